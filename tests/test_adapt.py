@@ -59,15 +59,28 @@ def test_what_does_not_learn_is_the_network_itself_to_the_bit(network: nn.Module
     ("method", "options", "words"),
     [
         ("tend", {}, "no method is named 'tend'; .*did you mean 'tent'"),
-        ("tent", {"momentum": 0.9}, "Tent takes no momentum = 0.9; allowed are "),
+        ("tent", {"momentum": 0.9}, r"Tent has no option momentum \(given 0.9\); allowed are "),
+        ("erm", {"memory": torch.tensor([1, 2])}, r"ERM has no option memory \(given tensor"),
+        ("erm", {"diversity": 0, "memory": torch.tensor([0, 0])}, "ERM has no option memory"),
+        ("eata", {"source": torch.tensor(1.0)}, "EATA needs examples that the model was trained"),
         ("eata", {}, "EATA needs examples that the model was trained on; pass them as source="),
         ("cascade", {}, "Cascade needs a cascadetta_lib.Cascade; use tent"),
         ("tent", {"optimizer": "Adam"}, "optimizer = 'Adam'; .*did you mean 'adam'"),
         ("tent", {"predict": "befor"}, "predict = 'befor'; .*did you mean 'before'"),
         ("tent", {"learning_rate": math.nan}, "learning_rate = nan; allowed is a finite number"),
+        (
+            METHODS["tent"],
+            {},
+            "no method is named <class .*Tent'>; .*allowed",
+        ),
+        (None, {}, "no method is named None; "),
+        (["tent"], {}, r"no method is named \['tent'\]; "),
+        ("tent", {"learning_rate": 10**400}, "learning_rate = 1000*; allowed is a finite number"),
         ("tent", {"learning_rate": True}, "learning_rate = True; allowed is a finite number"),
         ("adabn", {"learning_rate": -0.1}, "learning_rate = -0.1; allowed is a finite number"),
-        ("cotta", {"value_range": (1, 0)}, r"value_range = \(1, 0\); .*black the smaller one"),
+        ("cotta", {"value_range": (1, 0)}, r"value_range = \(1, 0\); .*with black < white"),
+        ("cotta", {"value_range": (0, True)}, r"value_range = \(0, True\); .*two finite numbers"),
+        ("cotta", {"value_range": (0, 10**400)}, "value_range = .*two finite numbers"),
         (
             "cotta",
             {"value_range": (0, math.inf)},
@@ -76,7 +89,11 @@ def test_what_does_not_learn_is_the_network_itself_to_the_bit(network: nn.Module
         ("cotta", {"value_range": (0, 1, 2)}, r"value_range = \(0, 1, 2\); .*two finite numbers"),
         ("cotta", {"value_range": 1}, "value_range = 1; .*two finite numbers"),
         ("cotta", {"value_range": ("0", "1")}, r"value_range = \('0', '1'\); .*two finite numbers"),
-        ("tent", {"optimizer": ["sgd"]}, r"optimizer = \['sgd'\]; allowed are sgd, adam"),
+        (
+            "tent",
+            {"optimizer": ["sgd"]},
+            r"optimizer = \['sgd'\]; None means its own, otherwise allowed are sgd, adam; did",
+        ),
         ("tent", {"seed": True}, "seed = True; allowed is a whole number"),
         ("eata", {"source": [1.0]}, "EATA needs examples that the model was trained on"),
         ("cotta", {"copies": "images"}, "copies = 'images'; .*did you mean 'image'"),
@@ -91,10 +108,17 @@ def test_what_does_not_learn_is_the_network_itself_to_the_bit(network: nn.Module
     ],
 )
 def test_what_cannot_be_is_refused(
-    network: nn.Module, method: str, options: dict[str, Any], words: str
+    network: nn.Module, method: Any, options: dict[str, Any], words: str
 ) -> None:
     with pytest.raises(ValueError, match=words):
         cascadetta_lib.adapt(network, method, **options)
+
+
+def test_a_network_with_one_logit_is_refused() -> None:
+    """The entropy of a single class is 0, so that no parameter would ever move."""
+    one = nn.Sequential(nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(3 * 32 * 32, 1))
+    with pytest.raises(ValueError, match=r"logits of shape \(\d+, 1\); .* return 0 and s"):
+        cascadetta_lib.adapt(one, "tent")(torch.rand(4, 3, 32, 32))
 
 
 class HalfFrozen(nn.Module):
@@ -143,7 +167,7 @@ class OnlyConvolutionLearns(HalfFrozen):
 @pytest.mark.parametrize(
     ("model", "words"),
     [
-        (Replacing(frozen=False), "put other tensors in the place of first.weight"),
+        (Replacing(frozen=False), "forward replaces its parameters first.weight, so updates"),
         (OnlyConvolutionLearns(), "no gradient reaches"),
     ],
 )
@@ -205,9 +229,9 @@ IN_UNIT = (PIXELS + 1) / 2
         (PIXELS, {}, ""),
         (IN_UNIT, {"value_range": (0, 1)}, ""),
         (PIXELS.clamp(min=0), {"value_range": (-1, 1)}, ""),
-        (IN_UNIT, {}, "from .* to .*, and value_range says -1 for black and 1 for white"),
+        (IN_UNIT, {}, "from .* to .*, but images are augmented as if -1 were black and 1 white"),
         (3 * PIXELS, {}, "pass value_range="),
-        (2 * IN_UNIT, {"value_range": (0, 1)}, "says 0 for black and 1 for white"),
+        (2 * IN_UNIT, {"value_range": (0, 1)}, "as if 0 were black and 1 white"),
     ],
 )
 def test_images_of_another_range_than_augmented_by_are_told_once(

@@ -512,7 +512,7 @@ BAD_INPUTS = [
         "a profile with a line break",
         values(r'profile="a\nb"'),
         2,
-        (r"profile = 'a\nb'", "names a folder"),
+        (r"profile = 'a\nb'", "used as a folder's name"),
     ),
     BadInput(
         "a device of somebody else", values("device=tpu"), 2, ("device = 'tpu'", "auto, cpu, cuda")
@@ -574,7 +574,7 @@ BAD_INPUTS = [
             ("image_methods=[]", ("image_methods",)),
             ("text_objectives=[ttt]", ("ttt is no pre-training for text; allowed are", "meta")),
             ("image_dataset=cifar11", ("cifar11", "did you mean 'cifar10'")),
-            ("image_dataset=npz", ("npz:FOLDER",)),
+            ("image_dataset=npz", ("npz:PATH",)),
             ("image_dataset=[]", ("image_dataset = []",)),
             ("image_dataset=npz:~nosuchuser/pets", ("npz:~nosuchuser/pets", "home")),
             ("image_stream=[foog]", ("foog", "did you mean 'fog'")),
@@ -584,7 +584,7 @@ BAD_INPUTS = [
             ("seeds=[-1]", ("greater than or equal to 0",)),
             ("seeds=[18446744073709551616]", ("less than",)),
             ("profile=a/b", ("profile = 'a/b'", "folder")),
-            ("profile=runs", ("runs", "none of checkpoints")),
+            ("profile=runs", ("runs", "one of checkpoints")),
             ("text_dataset=cifar10", ("no text dataset", "amazon")),
             ("text_methods=[ttt]", ("ttt is no method for text", "'tent'")),
             ("text_batch_size=1", ("no variance",)),
@@ -643,14 +643,14 @@ BAD_INPUTS = [
         "layers of 4,300,000,000 parameters",
         values("text_network_hidden=[65536, 65536]"),
         2,
-        ("network_hidden = (65536, 65536)", "allowed are 500,000,000"),
+        ("network_hidden = (65536, 65536)", "at most 500,000,000 are allowed"),
     ),
     # ------------------------------------------------------------ what could only fail later
     BadInput(
         "no example to train on",
         images(write_images(), "image_held_out_fraction=0.999"),
         2,
-        ("held_out_fraction = 0.999", "none is left"),
+        ("held_out_fraction = 0.999", "leaves none of 40 examples"),
     ),
     BadInput(
         "a class that is held out to the last example",
@@ -662,7 +662,7 @@ BAD_INPUTS = [
         "a memory for a method of its own",
         images(write_images(), "image_statistics_memory=8", "image_methods=[adabn, tema]"),
         2,
-        ("takes no memory = 8",),
+        ("has no option memory (given 8)",),
     ),
     BadInput(
         "a memory for predictions before the update",
@@ -771,19 +771,19 @@ BAD_INPUTS = [
         "two folders of one name",
         values("image_dataset=['npz:a/pets', 'npz:b/pets']", prepare=two_pets),
         2,
-        ("image_dataset", "two of them have one name"),
+        ("image_dataset", "a/pets and npz:", "would both be called npz-pets in tables"),
     ),
     BadInput(
         "two files of one name in tables",
         values("text_dataset=[amazon, 'amazon:other']"),
         2,
-        ("text_dataset", "two of them have one name"),
+        ("text_dataset", "amazon and amazon:", "would both be called amazon in tables"),
     ),
     BadInput(
         "a link to itself",
         values("image_dataset=npz:mine", prepare=lambda here: (here / "mine").symlink_to("mine")),
         2,
-        ("npz:", "cannot be a folder"),
+        ("npz:", "cannot be a path"),
     ),
     BadInput(
         "a dataset of capitals",
@@ -892,7 +892,7 @@ BAD_INPUTS = [
             (
                 lambda folder: (folder / HELD_OUT_LIST).write_text(""),
                 2,
-                ("validation_list.txt 0; allowed",),
+                ("validation_list.txt 0; each list must name 1 or more",),
             ),
             (lambda folder: (folder / TEST_LIST).unlink(), 3, ("lacks testing_list.txt",)),
             (lambda folder: shutil.rmtree(folder / NOISE), 3, ("lacks _background_noise_",)),
@@ -901,7 +901,7 @@ BAD_INPUTS = [
                 2,
                 ("0 seconds of _background_noise_",),
             ),
-            (all_tested, 2, ("allowed are 1 or more that leave some of each word",)),
+            (all_tested, 2, ("each word needs 1 or more to train on",)),
         )
     ),
     *(
@@ -931,6 +931,18 @@ BAD_INPUTS = [
         ("vocabulary_size = 50: allowed is 5000",),
     ),
     # ------------------------------------------------------------ weights
+    BadInput(
+        "weights that are empty",
+        values("image_weights=''"),
+        2,
+        ("image_weights=''", "names no networks; allowed are train, shipped", "FOLDER"),
+    ),
+    BadInput(
+        "a release that is empty",
+        cell(image_weights="release:"),
+        SettingsError,
+        ("image_weights = 'release:'", "names no networks"),
+    ),
     BadInput(
         "weights that are nowhere",
         images(write_images(), "image_weights=shiped"),
@@ -983,7 +995,7 @@ BAD_INPUTS = [
         "another network's card",
         spoilt(lambda path: change_card(path, objective="erm")),
         2,
-        ("is by its card erm-0",),
+        ("its card says erm-0",),
     ),
     BadInput(
         "code in place of a network",
@@ -1015,7 +1027,7 @@ BAD_INPUTS = [
             ),
             ({"clean_error": math.nan}, ("clean_error = nan", "finite number")),
             ({"clean_error": -5}, ("clean_error = -5", "greater than or equal to 0")),
-            ({"seed": 4}, ("is by its card meta-4",)),
+            ({"seed": 4}, ("its card says meta-4",)),
             ({"seed": "x"}, ("seed = 'x': Input should be a valid integer",)),
             ({"licence": "MIT"}, ("licence = 'MIT': Extra inputs are not permitted",)),
             (
@@ -1025,7 +1037,7 @@ BAD_INPUTS = [
             ({"network": {"foo": 1}}, ("network.ImageNetwork.foo = 1: Extra inputs",)),
             (
                 {"network": {"depth": 1202, "width": 256}},
-                ("does not fit the network", "that has 4,950,", "parameters, and the file"),
+                ("does not fit the network", "the network has 4,950,", "parameters, but the file"),
             ),
         )
     ),
@@ -1043,6 +1055,10 @@ BAD_INPUTS = [
             ),
             (beside(".csv", ""), ("meta-0.csv is no table of epochs",)),
             (beside(".csv", "<html>"), ("is no table of epochs",)),
+            (
+                beside(".csv", "epoch,held_out_accuracy\n"),
+                ("is no table of epochs: it has no rows",),
+            ),
             (
                 beside(".csv", "epoch,held_out_accuracy\n1,7\n"),
                 ("held_out_accuracy has values outside 0…1",),
@@ -1131,7 +1147,7 @@ BAD_INPUTS = [
             f"{dataset!r} in a notebook",
             cell(image_dataset=dataset),
             SettingsError,
-            ("image_dataset", "cannot be a folder"),
+            ("image_dataset", "cannot be a path"),
         )
         for dataset in ("npz:~nosuchuser/pets", "npz:a\0b")
     ),

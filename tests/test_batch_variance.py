@@ -1,13 +1,16 @@
 """How well a batch knows the variance: against what is known of independent values."""
 
+import math
 from pathlib import Path
 
 import matplotlib as mpl
 
 mpl.use("Agg")
 
+import numpy as np
 import pytest
 import torch
+from conftest import write_npz
 from made_up_runs import Numbers, content, keep, made_up_runs, points_of, quick
 from torch import Tensor, nn
 
@@ -68,15 +71,27 @@ def test_each_layer_of_a_network_is_measured_and_the_network_stays(dataset: Imag
 def test_what_cannot_be_measured_is_refused(dataset: ImageDataset) -> None:
     model = build_network(ImageNetwork(depth=8, width=4), classes=4, seed=0)
     with pytest.raises(
-        ValueError, match="fog: two batches of 1000 are needed, .* at most the first 1024"
+        ValueError, match="fog: the comparison needs two batches of 1000 among the first 1024"
     ):
         batch_variance(model, dataset, [FOG], 1000)
+    with pytest.raises(ValueError, match=r"stream = \[\]; allowed is at least one domain"):
+        batch_variance(model, dataset, [], 4)
     with pytest.raises(ValueError, match="no BatchNorm layer"):
         batch_variance(nn.Flatten(), dataset, [FOG], 4)
     with torch.no_grad():
         next(model.parameters())[0] = torch.nan
     with pytest.raises(ValueError, match="the inputs of the BatchNorm layer .* hold NaN"):
         batch_variance(model, dataset, [FOG], 4)
+
+
+@pytest.mark.parametrize("value", [0.1, 0.3, 1 / 3, 100.1])
+def test_a_constant_channel_does_not_count(value: float) -> None:
+    """The variance of such a channel may round to more than 0."""
+    constant = torch.full((64, 1, 7, 7), value)
+    assert all(math.isnan(error) for error in squared_errors(constant, 8))
+    varying = torch.randn(64, 1, 7, 7, generator=torch.Generator().manual_seed(0))
+    both = torch.cat([varying, constant], 1)
+    assert squared_errors(both, 8) == squared_errors(varying, 8)
 
 
 class Unreached(nn.Module):
@@ -97,7 +112,7 @@ def test_a_layer_without_a_variance_is_left_out(dataset: ImageDataset) -> None:
     assert layer["layer"] == "usual" and layer["variance_error"] > 0
     unreached = Unreached()
     unreached.usual = nn.Identity()
-    with pytest.raises(ValueError, match="no BatchNorm layer that is reached by inputs that vary"):
+    with pytest.raises(ValueError, match="every BatchNorm layer is unused or has constant inputs"):
         batch_variance(unreached, dataset, [FOG], 4)
 
 
@@ -142,6 +157,23 @@ def test_a_study_keeps_what_it_measures(tmp_path: Path) -> None:
     assert layers == study.batch_variance(run) == study.store.batch_variance(run)
     assert len(list((tmp_path / "variance").glob("*/entry.json"))) == 1
     assert all(layer["variance_error"] > 0 for layer in layers)
+
+
+def test_batches_too_large_for_the_measurement_are_not_measured(tmp_path: Path) -> None:
+    """Two batches of 513 fit into a domain, and not into the 1,024 images that are used of it."""
+    generator = np.random.default_rng(0)
+    images = generator.integers(0, 256, (1026, 32, 32, 3), dtype=np.uint8)
+    write_npz(tmp_path / "own", test={"x": images, "y": np.arange(1026) % 10})
+    settings = quick(
+        results_folder=str(tmp_path),
+        image_dataset=f"npz:{tmp_path / 'own'}",
+        image_stream=("brightness",),
+        image_test_size=1026,
+        image_batch_size=513,
+    )
+    study = Study(settings).bring(plain_network(0.0), "mine")
+    assert len(EXHIBITS["batch_variance"].make(study)) == 6
+    assert not (tmp_path / "variance").exists()
 
 
 def plain_network(shift: float) -> nn.Module:

@@ -15,7 +15,7 @@ import torch
 from conftest import real_data, seeded
 from matplotlib.colors import hsv_to_rgb, rgb_to_hsv
 from PIL import Image
-from scipy.ndimage import gaussian_filter
+from scipy.ndimage import convolve1d, correlate, gaussian_filter
 from torch import Tensor
 from torch.nn import functional
 
@@ -27,12 +27,12 @@ from cascadetta_lib.data.corruptions import (
     corrupt,
 )
 from cascadetta_lib.data.corruptions.between import parameters_at
-from cascadetta_lib.data.corruptions.blur import replaced_from
+from cascadetta_lib.data.corruptions.blur import defocus_blur, replaced_from
 from cascadetta_lib.data.corruptions.common import Draws, truncate
 from cascadetta_lib.data.corruptions.digital import jpeg_compression, pixelate
 from cascadetta_lib.data.corruptions.photographs import read_photographs
 from cascadetta_lib.data.corruptions.weather import brightness
-from study.tools.corruption_statistics import PAGE, measure, reference, reference_images
+from study.tools.corruption_statistics import PAGE, main, measure, reference, reference_images
 
 RANDOM = {
     "gaussian_noise",
@@ -123,6 +123,30 @@ def test_glass_replaces_pixels_one_after_the_other() -> None:
             expected[row, column] = expected[place // size, place % size]
     assert torch.equal(replaced_from(places[None], reach)[0], expected)
     assert not torch.equal(expected, places), "some read what was replaced"
+
+
+@pytest.mark.parametrize(("radius", "softening"), sum(PARAMETERS["defocus_blur"].values(), []))
+def test_defocus_blurs_by_a_disk_of_the_originals_kernel(radius: float, softening: float) -> None:
+    """Which is larger than the disk. Else the softened edge is counted twice, and images at 224
+    pixels and severity 2 get 0.9 % brighter.
+    """
+    half = 8 if radius <= 8 else int(radius)
+    reach = 1 if radius <= 8 else 2
+    offsets = np.arange(-half, half + 1)
+    kernel = (offsets[:, None] ** 2 + offsets**2 <= radius**2).astype(float)
+    soft = np.exp(-0.5 * (np.arange(-reach, reach + 1) / softening) ** 2)
+    for axis in (0, 1):
+        kernel = convolve1d(kernel, soft / soft.sum(), axis, mode="mirror")
+    image = torch.rand(1, 3, 40, 40, generator=seeded())
+    expected = correlate(image.numpy(), kernel[None, None] / disk_area(radius), mode="mirror")
+    found = defocus_blur(image, Draws(0, "", 1, image.device), radius, softening)
+    assert np.abs(found.numpy() - expected).max() < 1e-5
+
+
+def disk_area(radius: float) -> int:
+    """The number of pixels in a disk."""
+    offsets = np.arange(-20, 21)
+    return int((offsets[:, None] ** 2 + offsets**2 <= radius**2).sum())
 
 
 @pytest.mark.parametrize(("corruption", "severity"), REFERENCE)
@@ -438,3 +462,28 @@ def test_every_walk_has_images_of_every_size(side: int) -> None:
 def test_walks_that_are_none(name: str, severity: int, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         corrupt(made_images(2, 32), name, severity)
+
+
+def test_statistics_without_the_official_images_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = PAGE.read_bytes()
+    with pytest.raises(SystemExit) as stopped:
+        main(["--data", str(tmp_path)])
+    told = capsys.readouterr().err
+    assert stopped.value.code == 2 and PAGE.read_bytes() == before
+    assert f"{tmp_path / 'cifar-10-batches-py'} is missing or not the official CIFAR-10" in told
+    assert "download" not in told
+
+
+def test_statistics_without_the_photographs_of_frost_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The page says that frost takes them."""
+    before = PAGE.read_bytes()
+    official = real_data("cifar-10-batches-py")
+    (tmp_path / official.name).symlink_to(official)
+    with pytest.raises(SystemExit) as stopped:
+        main(["--data", str(tmp_path)])
+    assert stopped.value.code == 2 and PAGE.read_bytes() == before
+    assert f"{tmp_path / 'frost'}: no such folder" in capsys.readouterr().err

@@ -14,6 +14,7 @@ from study.tools.data_sheet import (
     archive_part,
     describe,
     longest_run,
+    main,
     read_sheet,
     write_sheet,
 )
@@ -31,8 +32,28 @@ def test_copies_and_labels_are_counted() -> None:
     assert ("test", "longest run of a label") not in found
     assert found["test", "examples that repeat an earlier one"] == 1
     assert found["test in train", "examples that copy one"] == 3
-    assert found["test in train", "of these with no copy of its label"] == 1
+    assert found["test in train", "of these, without a copy that has the same label"] == 1
     assert longest_run([]) == 0 and longest_run(["1", "0", "0", "0", "1"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "said"),
+    [
+        ("SpeechCommands", "Speech Commands, ten words", "no example of training, validation, tes"),
+        ("cifar-10-batches-py", "CIFAR-10", "cifar-10-batches-py is missing or not the official"),
+    ],
+)
+def test_a_set_that_is_not_there_as_a_whole_is_refused_and_nothing_is_written(
+    place: str, name: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / place).mkdir()
+    sheet = tmp_path / "sheet.csv"
+    with pytest.raises(SystemExit) as stopped:
+        main(["--data", str(tmp_path), "--output", str(sheet), "--set", name, "--set", "CIFAR-100"])
+    told = capsys.readouterr().err
+    assert stopped.value.code == 2
+    assert told.startswith(f"data_sheet: {tmp_path / place} cannot be described: ") and said in told
+    assert "download" not in told and not sheet.exists()
 
 
 def test_a_domain_without_a_folder_is_not_another(tmp_path: Path) -> None:

@@ -385,7 +385,21 @@ def test_a_sentence_names_what_its_interval_is_over(tmp_path: Path) -> None:
     assert leads.compare("Tent", "Cascade", "it") == (
         "it has an error 1.9 points lower than the cascade (95 % over five orders: 1.4 to 2.4)"
     )
-    assert leads.scope("Cascade", "ERM") == "images, one order"
+    assert leads.scope("Cascade", "ERM") == "images, in one order"
+
+
+OF_SEEDS = "label,seed,E,A\na,0,12,80\na,1,13,79\na,2,99,1\nb,0,10,81\nb,1,10.5,82\nc,5,1,1\n"
+
+
+def test_a_sentence_over_networks_is_over_those_that_both_have(tmp_path: Path) -> None:
+    (tmp_path / "of-numbers.csv").write_text(OF_SEEDS)
+    name = str(tmp_path / "of-numbers")
+    assert fill.losses(name, "a", "b") == [2, 2.5]
+    assert fill.losses(name, "a", "b", "A") == [1, 3]
+    said = fill.over_networks(name, "a", "b")
+    assert said.startswith("a has an error 2.3 points higher than b (95 % over two networks: ")
+    with pytest.raises(ValueError, match="a and c share no seed"):
+        fill.losses(name, "a", "c")
 
 
 def test_an_end_near_zero_is_not_rounded_to_zero(tmp_path: Path) -> None:

@@ -507,6 +507,7 @@ def tent_of_one_class() -> Method:
     ("options", "words"),
     [
         ({"batch_size": 0}, "batch_size = 0; allowed is a whole number from 1 on"),
+        ({"stream": []}, r"stream = \[\]; allowed is at least one domain"),
         ({"batch_size": 2.5}, "batch_size = 2.5; allowed is a whole number"),
         ({"order": "mixt"}, "order = 'mixt'; .*did you mean 'mixed'"),
         ({"order": "correlated"}, "dirichlet_delta = None; allowed is"),
@@ -519,7 +520,7 @@ def test_an_option_that_cannot_be_is_refused(
     options: dict[str, Any], words: str, dataset: ImageDataset
 ) -> None:
     with pytest.raises(ValueError, match=words):
-        Evaluator(make("adabn"), dataset, STREAM, **({"batch_size": BATCH} | options))
+        Evaluator(make("adabn"), dataset, **({"stream": STREAM, "batch_size": BATCH} | options))
 
 
 def test_a_definition_of_f_that_there_is_not_is_refused() -> None:
@@ -593,7 +594,7 @@ def test_a_last_batch_of_one_is_refused_before_the_stream(dataset: ImageDataset)
     predict = method.predict
     method.predict = lambda x: (predicted.append(len(x)), predict(x))[1]  # type: ignore[method-assign]
     with pytest.raises(
-        ValueError, match="AdaBN: a batch of 1 gives a BatchNorm 1 value per channel"
+        ValueError, match="AdaBN: with a batch of 1 a BatchNorm sees 1 value per channel"
     ):
         Evaluator(method, dataset, STREAM, 21).run()
     assert predicted == [1]
@@ -632,6 +633,10 @@ def test_a_network_without_finite_logits_is_not_told_to_learn_more_slowly(
 ) -> None:
     network = OnePixel()
     network.head.weight.data.fill_(torch.nan)
-    for name, advice in (("erm", "the network's own"), ("tent", "lower the learning rate")):
-        with pytest.raises(ValueError, match=f"logits not finite on .*; {advice}"):
+    told = {
+        "erm": "logits not finite on .*; the network's own",
+        "tent": "the network gave NaN or infinity; check the batch and the network's logits",
+    }
+    for name, words in told.items():
+        with pytest.raises(ValueError, match=words):
             Evaluator(METHODS[name](network), dataset, STREAM, 11).run()

@@ -567,6 +567,13 @@ def test_an_interval_of_a_mean_over_orders_lies_about_that_mean() -> None:
     assert pairs.loc["Tent − AdaBN", "95 %, over test batches"] == "[10.00, 10.00]"
 
 
+def test_orders_without_a_run_at_the_rate_itself_are_drawn() -> None:
+    asked = [point for point in EXHIBITS["orders"].points(SETTINGS) if point.variant]
+    shown = show("orders", stored(SETTINGS, made_up_runs(SETTINGS, world, asked, (0,))))
+    [figure] = [part for part in shown.parts if part.name == "orders-figure"]
+    assert figure.note.startswith("E by domain at the learning rate 0.001, or a tenth of it")
+
+
 def test_the_lowest_panel_of_each_column_has_the_numbers_of_its_axis() -> None:
     _, grid = style.panels(3, 1, 2, sharex=True)
     assert [axes.xaxis.get_tick_params()["labelbottom"] for axes in grid] == [False, True, True]

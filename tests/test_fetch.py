@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import shutil
 import tarfile
 import threading
 import zipfile
@@ -10,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -110,7 +112,7 @@ def test_a_damaged_file_is_never_used(
     whole = small.path.read_bytes()
     for path in (folder / small.path.name, small.path):  # the server sends a damaged one too
         path.write_bytes(damage(whole))
-    with pytest.raises(DataMissing, match="incomplete or altered.*sent has another hash"):
+    with pytest.raises(DataMissing, match="incomplete or altered.*from .* has another hash than"):
         small.fetch(folder)
     assert not (folder / "small").exists()
     small.path.write_bytes(whole)
@@ -196,7 +198,7 @@ def test_an_incomplete_folder_of_the_user_is_named(
 ) -> None:
     (tmp_path / "small").mkdir()
     (tmp_path / "small" / "a.txt").touch()
-    with pytest.raises(DataMissing, match=r"small lacks deep/b\.txt"):
+    with pytest.raises(DataMissing, match=r"is incomplete: .*small lacks deep/b\.txt\. Complete"):
         small.fetch(tmp_path)
     (tmp_path / "small" / "deep").mkdir()
     (tmp_path / "small" / "deep" / "b.txt").touch()
@@ -281,6 +283,32 @@ def test_what_a_server_sends_is_held_to_its_hash(
     whole = small.path.read_bytes()
     small.hash = f"{kind}:{hashlib.new(kind, whole).hexdigest()}"
     small.path.write_bytes(OTHER_CONTENTS[name](whole))
-    with pytest.raises(DataMissing, match="sent has another hash"):
+    with pytest.raises(DataMissing, match="from .* has another hash than"):
         small.fetch(tmp_path / "data")
     assert not (tmp_path / "data" / "small").exists()
+
+
+@pytest.mark.parametrize("below", ["", "deeper"])
+def test_a_data_folder_that_is_a_file_is_told(small: Small, tmp_path: Path, below: str) -> None:
+    (tmp_path / "data").touch()
+    with pytest.raises(DataMissing, match="the folder .*data.* cannot be made or written to"):
+        small.fetch(tmp_path / "data" / below)
+
+
+def test_a_record_of_a_hash_that_is_empty_is_told(small: Small, tmp_path: Path) -> None:
+    small.hash = None
+    (tmp_path / f"{small.path.name}.sha256").touch()
+    with pytest.raises(DataMissing, match=r"\.sha256 is empty; remove it"):
+        small.fetch(tmp_path)
+
+
+def test_a_full_disk_is_no_damaged_archive(
+    small: Small, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which the message would have the user remove."""
+    small.path.write_bytes(small.path.read_bytes()[:3000])
+    small.hash = None
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=0))
+    with pytest.raises(DataMissing, match="the disk that holds .*data is full") as caught:
+        small.fetch(tmp_path / "data")
+    assert "remove" not in str(caught.value)

@@ -163,6 +163,14 @@ def test_a_variant_of_the_cascade_has_the_colour_of_other_figures() -> None:
     assert tuple(dots[0]) == to_rgba("0.45")
 
 
+@pytest.mark.parametrize(("work", "most"), [(38.0, 50.0), (96.0, 124.8)])
+def test_the_axis_reaches_the_method_that_works_most(work: float, most: float) -> None:
+    names = ["tent", "memo"]
+    shown = pd.DataFrame({"method": names, "E": 20.0, "work": [3.0, work]})
+    axes = standing_figure(shown.assign(low=19.0, high=21.0)).axes[1]
+    assert axes.get_xlim() == pytest.approx((0.7, most))
+
+
 def test_the_figure_explains_its_bars_where_no_rate_was_chosen(tmp_path: Path) -> None:
     """The sentence on the rates took the place of that on the bars."""
 

@@ -406,6 +406,52 @@ def test_lame_is_erm_smoothed_over_the_inputs_of_the_last_linear_layer() -> None
         )
 
 
+class ByName(Small):
+    """It gives its last layer the input by name."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(input=self.norm(x))
+
+
+@pytest.mark.parametrize("name", ["lame", "t3a", "shot_im"])
+def test_an_input_by_name_is_read_like_any(name: str) -> None:
+    x = numbers(6)
+    assert torch.equal(METHODS[name](ByName())(x), METHODS[name](Small())(x))
+
+
+class ByTokens(Small):
+    """It gives its last layer each example as two tokens: `apart` as examples of their own."""
+
+    def __init__(self, apart: bool) -> None:
+        super().__init__()
+        self.apart = apart
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = torch.stack([self.norm(x), x], 1)
+        logits = self.last(tokens.flatten(0, 1) if self.apart else tokens)
+        return logits.view(len(x), 2, 3).mean(1)
+
+
+class Cut(Small):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x)[:, :2]
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "told"),
+    [
+        ("t3a", Cut(), "found 2 logits, 3 rows of 2 numbers, and features of 2; use erm or lame"),
+        ("t3a", ByTokens(False), "found 3 logits, 3 rows of 2 numbers, and features of 4"),
+        ("t3a", ByTokens(True), "T3A: ByTokens gives its last nn.Linear 12 inputs for 6 examples"),
+        ("lame", ByTokens(True), "LAME: ByTokens gives its last nn.Linear 12 inputs"),
+    ],
+)
+def test_features_that_do_not_fit_are_refused(name: str, model: nn.Module, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        METHODS[name](model)(numbers(6))
+    assert METHODS["lame"](ByTokens(False))(numbers(6)).shape == (6, 3)
+
+
 def test_lame_of_one_or_of_equal_examples_is_the_prediction() -> None:
     x = numbers(1)
     assert torch.allclose(make("lame")(x).softmax(1), METHODS["erm"](Small())(x).softmax(1))
@@ -470,7 +516,7 @@ def test_a_source_prior_counts_the_source_as_n_examples_at_every_batch() -> None
 
 @pytest.mark.parametrize("name", ["rotta", "tema"])
 def test_moving_statistics_take_no_memory_beside_them(name: str) -> None:
-    with pytest.raises(ValueError, match="takes no memory = 8; allowed are"):
+    with pytest.raises(ValueError, match=r"has no option memory \(given 8\); allowed are"):
         make(name, memory=8)
 
 

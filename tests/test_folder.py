@@ -23,6 +23,7 @@ from cascadetta_lib.data.folder import FolderDataset, square
 from cascadetta_lib.data.images import ImageOptions
 from cascadetta_lib.files import mapped_array
 from study.exhibits import EXHIBITS
+from study.exhibits.kit.captions import what_made
 from study.exhibits.kit.show import show_all, without_runs
 from study.settings import SettingsError, load_profile
 from study.study import Study
@@ -93,8 +94,10 @@ def test_targets_of_ones_own_are_the_domains_in_the_order_that_a_stream_names(pe
     assert len(load(pets, test_size=4).domain("2-rain", 1).y) == 4
     assert dataset.origin == "other" and "1-night, 2-rain" in dataset.domain_source
     assert torch.equal(dataset.example("2-rain", 1, 3), dataset.domain("2-rain", 1).x[3])
-    with pytest.raises(ValueError, match="no domain is named 'fog'; there are 1-night, 2-rain"):
+    with pytest.raises(ValueError, match="no domain is named 'fog'; allowed are 1-night, 2-rain"):
         dataset.domain("fog", 5)
+    with pytest.raises(ValueError, match="no domain is named 'fog'; allowed are 1-night, 2-rain"):
+        dataset.example("fog", 5, 0)
     values = {"image_dataset": f"folder:{pets}", "image_stream": ["2-rain", "1-night", "2-rain"]}
     stream = load_profile("quick", values).image.domains
     assert [domain.name for domain in stream] == ["2-rain", "1-night", "2-rain"]
@@ -149,6 +152,7 @@ def test_a_network_runs_on_targets_of_ones_own(pets: Path, tmp_path: Path) -> No
     run = study.bring(network, "mine", normalization="imagenet").run("tent")
     counts = run.batches.groupby("domain", sort=False)["count"].sum()
     assert counts.to_dict() == {"1-night": 6, "2-rain": 9}
+    assert "images a domain, batch 4" in what_made([run]), "it has no severity"
 
 
 def test_what_targets_of_ones_own_do_not_make_is_said_and_not_asked_for(
@@ -233,7 +237,7 @@ Break = Callable[[Path], object]
         ),
         (
             lambda pets: write(pets / "test" / "cat" / "0.png", mode="L"),
-            "found 1 grey images of 1 channel, such as .*0.png, among 42 images of 3",
+            "1 of 42 images are grey, such as .*0.png; allowed are only grey or only",
         ),
         (
             lambda pets: (pets / "test" / "cat" / "0.png").write_bytes(b"no image"),
@@ -274,8 +278,48 @@ def test_grey_images_of_16_bits_keep_their_levels(ending: str, tmp_path: Path) -
 def test_grey_images_of_32_bits_are_refused(kind: type, tmp_path: Path) -> None:
     path = tmp_path / "bright.tif"
     Image.fromarray(np.full((32, 32), 70_000, kind)).save(path)
-    with pytest.raises(ValueError, match="bright.tif .*of 32 bits; allowed are 8 or 16 bits"):
+    with pytest.raises(ValueError, match="bright.tif .*floats, or numbers outside 0..65535"):
         square(path, 32)
+
+
+@pytest.mark.parametrize("kind", [np.int32, np.uint16])
+@pytest.mark.parametrize("largest", [200, 4095])
+def test_numbers_of_8_or_12_bits_in_16_are_refused(
+    largest: int, kind: type, tmp_path: Path
+) -> None:
+    """They would be nearly black. An image that is black is taken."""
+    path = tmp_path / "dark.tif"
+    Image.fromarray(np.full((32, 32), largest, kind)).save(path)
+    with pytest.raises(ValueError, match=f"dark.tif .* its largest number is {largest}"):
+        square(path, 32)
+    Image.fromarray(np.zeros((32, 32), kind)).save(path)
+    assert not square(path, 32).any()
+
+
+def test_hidden_images_are_left_out(pets: Path) -> None:
+    """Such as what macOS leaves beside a file."""
+    before = load(pets).fingerprint
+    write(pets / "test" / "cat" / ".thumbs" / "0.png")
+    (pets / "test" / "cat" / "._0.png").write_bytes(b"no image")
+    assert load(pets).fingerprint == before
+
+
+def test_classes_that_are_numbers_are_in_the_order_of_the_numbers(tmp_path: Path) -> None:
+    """As the outputs of a network are. As texts, 10 would come before 2."""
+    for name in range(12):
+        write(tmp_path / "digits" / str(name) / "0.png", 32, 32)
+    assert load(tmp_path / "digits").class_names == tuple(map(str, range(12)))
+    write(tmp_path / "digits" / "none" / "0.png", 32, 32)
+    assert load(tmp_path / "digits").class_names[:3] == ("0", "1", "10")
+
+
+def test_an_image_of_too_many_pixels_is_named(pets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 500)  # Pillow refuses more than twice as many.
+    path = pets / "test" / "cat" / "0.png"
+    with pytest.raises(ValueError, match="png cannot be read as an image .*exceeds limit"):
+        load(pets)
+    with pytest.raises(ValueError, match="0.png cannot be read as an image .*exceeds limit"):
+        square(path, 64)
 
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:

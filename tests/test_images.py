@@ -34,11 +34,19 @@ from cascadetta_lib.data import (
     load_dataset,
     tiny_imagenet,
 )
-from cascadetta_lib.data.base import DataMissing, Options, Split, mixed, split_source
+from cascadetta_lib.data.base import (
+    DataMissing,
+    Options,
+    Split,
+    code_version,
+    mixed,
+    split_source,
+)
 from cascadetta_lib.data.cifar10_sample import FILE
 from cascadetta_lib.data.corruptions import CORRUPTIONS, HELD_OUT_CORRUPTIONS, SEVERITIES, corrupt
 from cascadetta_lib.data.images import DOWNLOAD, Archive, ImageDataset, ImageOptions
-from cascadetta_lib.files import code_version, contents_hash, kept_array, write_atomically
+from cascadetta_lib.data.reviews import TextOptions
+from cascadetta_lib.files import contents_hash, kept_array, write_atomically
 from study.exhibits.kit.paper_numbers import paper_main
 from study.settings import load_profile
 from study.study import Study
@@ -319,7 +327,7 @@ def test_a_dataset_without_source_images_has_no_held_out_corruptions(folder: Pat
     without = replace(blobs, held_out=blobs.held_out.take(slice(0)))
     with pytest.raises(
         ValueError,
-        match="blobs has no held-out source images, of which gaussian_blur would be made",
+        match="gaussian_blur corrupts held-out source images, and blobs has none",
     ):
         without.domain("gaussian_blur", 1)
 
@@ -391,7 +399,7 @@ def test_cifar_with_and_without_its_corruptions(
     for spoilt in (fog[80:], fog.astype(np.float32), fog[..., :2]):  # the first is severity 5 alone
         np.save(folder / f"{title}-C" / "fog.npy", spoilt)
         with pytest.raises(
-            DataMissing, match=r"fog\.npy .* beside 100 labels, not uint8 of 5 × 20\)"
+            DataMissing, match=r"fog\.npy .* and 100 labels; allowed are uint8 \(100, 32, 32, 3\)"
         ):
             whole.domain("fog", 5)
     (folder / f"{title}-C" / "fog.npy").write_bytes(b"half")
@@ -433,7 +441,7 @@ def test_the_authors_network_on_the_archive_stands_beside_the_papers_rows(
     assert paper_main(run).loc["Cascade", "E"] == 22.99
 
 
-def test_what_an_editor_leaves_beside_the_code_is_no_code(
+def test_neither_comments_nor_what_an_editor_leaves_beside_the_code_are_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("__init__.py", "blur.py", "parameters.yaml"):
@@ -444,9 +452,12 @@ def test_what_an_editor_leaves_beside_the_code_is_no_code(
     version = code_version("made_up")
     (tmp_path / ".ipynb_checkpoints").mkdir()
     (tmp_path / ".blur.py.swp").touch()
+    (tmp_path / "blur.py").write_text("# A comment.\ncode")
     assert code_version("made_up") == version
-    (tmp_path / "parameters.yaml").write_text("other")
-    assert code_version("made_up") != version
+    for name in ("parameters.yaml", "blur.py"):
+        before = code_version("made_up")
+        (tmp_path / name).write_text("other")
+        assert code_version("made_up") != before
 
 
 def test_cifar_from_archive_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -511,19 +522,43 @@ def test_tiny_imagenet(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         ):
             use()
     (archive / "snow" / "3").rename(folder / "a severity")
-    with pytest.warns(UserWarning, match="lacks snow/3; .* the corruptions are generated"):
+    with pytest.warns(UserWarning, match=r"lacks snow/3\. .* the corruptions are generated"):
         assert not load_dataset("tiny_imagenet", ImageOptions(folder=str(folder))).official
 
 
 def test_tiny_imagenet_with_images_missing_is_refused_until_they_are_there(folder: Path) -> None:
     train = folder / "tiny-imagenet-200" / "train" / WNIDS[0]
     image = f"images/{WNIDS[0]}_0.JPEG"
-    for lacks, found in ((image, r"\(23, 12, 3\)"), ("", r"\(16, 12, 2\)")):
+    for lacks, found in (
+        (image, "23 training images, 12 validation images and 3"),
+        ("", "16 training images, 12 validation images and 2"),
+    ):
         (train / lacks).rename(folder / "away")
-        with pytest.raises(DataMissing, match=rf"{found} .* classes, not \(24, 12, 3\); remove it"):
+        with pytest.raises(DataMissing, match=f"{found} classes; allowed are 24, 12 and 3: rem"):
             load("tiny_imagenet", folder)
         (folder / "away").rename(train / lacks)
     assert len(load("tiny_imagenet", folder).train.y) == 22
+
+
+@pytest.mark.parametrize(
+    ("changed", "text", "message"),
+    [
+        ("words.txt", "n01\tone\n\nn02\ttwo\n", r"words\.txt, line 2: found ''; allowed are 2 col"),
+        ("words.txt", "n09\tnine\n", r"words\.txt or val_annotations\.txt names other classes"),
+        ("val/val_annotations.txt", "val_0.JPEG\n", r"val_annotations\.txt, line 1: found 'val_0"),
+        (
+            "val/val_annotations.txt",
+            "val_0.JPEG\tn09\n" * 12,
+            r"words\.txt or val_annotations\.txt names other classes",
+        ),
+    ],
+)
+def test_damaged_lists_of_tiny_imagenet_are_named(
+    folder: Path, changed: str, text: str, message: str
+) -> None:
+    (folder / "tiny-imagenet-200" / changed).write_text(text)
+    with pytest.raises(DataMissing, match=message):
+        load("tiny_imagenet", folder)
 
 
 @pytest.mark.parametrize(
@@ -645,6 +680,30 @@ def test_folders_that_end_alike_have_different_identities(tmp_path: Path) -> Non
     assert DatasetName.parse("cifar10").key == "cifar10"
 
 
+def test_the_folder_of_a_dataset_has_its_name_however_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pets" / "cats").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "pets")
+    monkeypatch.setenv("HOME", str(tmp_path / "pets"))
+    for written_as in (".", "cats/..", "../pets/", "~"):
+        name = DatasetName.parse(f"npz:{written_as}")
+        assert (name.title, name.file) == ("npz-pets", "npz-pets")
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "words"),
+    [
+        ("digits", TextOptions(), "'digits': found TextOptions; allowed are ImageOptions"),
+        ("reviews", ImageOptions(), "'reviews': found ImageOptions; allowed are TextOptions"),
+        ("synthetic_speech", ImageOptions(), "found ImageOptions; allowed are SpeechOptions"),
+    ],
+)
+def test_options_of_another_modality_are_refused(name: str, options: Options, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        load_dataset(name, options)
+
+
 def test_something_is_left_to_train_on() -> None:
     source = Split(torch.arange(4), torch.arange(4))
     train, held_out = split_source(source, Options(held_out_fraction=0.01))
@@ -709,7 +768,7 @@ def test_a_sound_file_with_other_contents_is_not_taken_for_a_kept_one(tmp_path: 
             assert np.array_equal(kept_array(fog, lambda: array), array)
         assert fog.read_bytes() == sound
     for wrong in ({"dtype": "float32"}, {"shape": (4, 3)}):
-        with pytest.raises(ValueError, match=r"fog\.npz holds .*; allowed is .*: remove it"):
+        with pytest.raises(ValueError, match=r"fog\.npz holds .*; allowed is .*; remove the file"):
             kept_array(fog, lambda: array, **wrong)
 
 
@@ -721,6 +780,15 @@ def test_an_array_that_cannot_be_kept_is_made_each_time(tmp_path: Path) -> None:
     for count in (1, 2):
         with pytest.warns(UserWarning, match=told):
             assert len(kept_array(folder / "array.npz", lambda: np.ones(count))) == count  # noqa: B023
+
+
+@pytest.mark.parametrize("place", ["file/array.npz", "file/folder/array.npz"])
+def test_an_array_in_the_place_of_a_file_is_refused_before_it_is_made(
+    place: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError, match=f"{tmp_path}/file"):
+        kept_array(tmp_path / place, lambda: pytest.fail("it is made"))
 
 
 def test_digits(tmp_path: Path) -> None:
@@ -806,6 +874,10 @@ def test_a_whole_copy_of_cifar100_is_recognised_in_any_order(real_folder: Path) 
     order = np.random.default_rng(0).permutation(len(y))
     np.savez(path, x=x[order], y=y[order])
     assert load("cifar100", real_folder).recognised
+    order = y.argsort(kind="stable")
+    np.savez(path, x=x[order], y=y[order])
+    by_class = load("cifar100", real_folder)
+    assert by_class.recognised and len(by_class.test.y[:200].unique()) > 50, "the batches are mixed"
     exchanged = np.where(y == 3, 4, np.where(y == 4, 3, y))
     np.savez(path, x=x, y=exchanged)
     with pytest.raises(DataMissing, match=r"test\.npz is not CIFAR-100: .*fingerprint") as caught:
@@ -824,7 +896,7 @@ def test_a_copy_is_never_trained_on_and_held_out() -> None:
     fitted, held_out = split_source(Split(x, x[:, 0] % 2), Options(held_out_fraction=0.25))
     assert len(fitted.y) == 30 and 0 < len(held_out.y) < 10
     assert not set(fitted.x.flatten().tolist()) & set(held_out.x.flatten().tolist())
-    with pytest.raises(ValueError, match="each of the 2 examples that are set aside is an exact"):
+    with pytest.raises(ValueError, match="all 2 held-out examples are exact copies"):
         split_source(Split(x * 0, x[:, 0] % 2), Options(held_out_fraction=0.05))
 
 
@@ -841,5 +913,5 @@ def test_a_walk_needs_generated_corruptions(tmp_path: Path) -> None:
     assert torch.equal(dataset.domain("fog_to_snow", 20).x, dataset.domain("snow", 5).x)
     assert not torch.equal(dataset.domain("fog_to_snow", 19).x, dataset.domain("snow", 5).x)
     archive = Archive(lambda name, severity, count: dataset.test, "0" * 64, recognised=True)
-    with pytest.raises(ValueError, match="fog_to_snow is a walk .* move it out of the data folder"):
+    with pytest.raises(ValueError, match="fog_to_snow is a walk .* Move the archive out of the"):
         replace(dataset, archive=archive).domain("fog_to_snow", 3)

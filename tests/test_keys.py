@@ -10,6 +10,7 @@ import os
 import shutil
 import sys
 import types
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -160,6 +161,16 @@ ATTACKS: dict[str, tuple[Callable[[World], object], bool]] = {
         ),
         True,
     ),
+    "a backward hook of the network": (
+        lambda world: world.network.register_full_backward_hook(lambda module, before, after: None),
+        True,
+    ),
+    "a backward hook before a part of the network": (
+        lambda world: world.network.get_submodule("2").register_full_backward_pre_hook(
+            lambda module, gradients: None
+        ),
+        True,
+    ),
     "the network built again": (lambda world: setattr(world, "network", Plain()), False),
     "a line of the method": (
         lambda world: world.write(world.method, "factor = RATE", "factor = 2 * RATE"),
@@ -237,6 +248,49 @@ def test_a_function_that_is_put_on_a_module_of_torch_is_part_of_the_networks_key
     other.activation = lambda x: x**2
     keys += [bring(each, "mine").origin for each in (layer, other)]
     assert len(set(keys)) == len(keys) == 17
+
+
+class Holding(nn.Module):
+    """A network that holds a value, which its state_dict has too if `extra`."""
+
+    def __init__(self, held: object, *, extra: bool = False) -> None:
+        super().__init__()
+        self.fc = plain_sequence()
+        self.held = None if extra else held
+        self._extra = (lambda: held) if extra else (lambda: 0)
+
+    def get_extra_state(self) -> object:
+        return self._extra()
+
+
+FUNCTIONS_HELD = (doubled, plain_sequence)
+PAIRS: dict[str, Callable[[int], nn.Module]] = {
+    "a tensor in a tuple": lambda last: Holding((torch.tensor(1 + last / 1e6),)),
+    "a long tensor in a tuple": lambda last: Holding((0, (torch.arange(5000) == 2500 * last,))),
+    "a plain tuple": lambda last: Holding((1, (2.0, last))),
+    "a function in a tuple": lambda last: Holding((FUNCTIONS_HELD[last - 1],)),
+    "a dictionary as extra state": lambda last: Holding({"a": [last]}, extra=True),
+    "a tensor as extra state": lambda last: Holding(torch.tensor(last), extra=True),
+    "tensors in a tuple as extra state": lambda last: Holding((torch.tensor(last),), extra=True),
+}
+
+
+@pytest.mark.parametrize("make", PAIRS.values(), ids=PAIRS)
+def test_what_a_network_holds_is_part_of_its_key(make: Callable[[int], nn.Module]) -> None:
+    keys = [bring(make(last), "mine").origin for last in (1, 2, 1)]
+    assert keys[0] == keys[2] != keys[1]
+
+
+def test_a_quantised_network_has_a_key_of_its_weights() -> None:
+    keys = []
+    for value in (0.0, 0.5, 0.0):
+        network = plain_sequence()
+        nn.init.constant_(network.get_parameter("0.weight"), value)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # PyTorch moves this function to another package
+            small = torch.ao.quantization.quantize_dynamic(network, {nn.Linear}, torch.qint8)
+        keys.append(bring(small, "mine").origin)
+    assert keys[0] == keys[2] != keys[1]
 
 
 def test_the_key_of_a_network_without_such_a_function_is_what_it_was() -> None:
@@ -328,6 +382,9 @@ LAYER = torch.nn.Linear(1, 1)
 LAYER.weight.data.fill_(0.5)
 LAYER.bias.data.fill_(0.0)
 class Part:
+    def __new__(cls, size):
+        assert size != 18
+        return object.__new__(cls)
     def __init__(self, size):
         self.size = size
     def count(self):
@@ -362,12 +419,36 @@ MIXED = numpy.array([{"a": 1}, None], dtype=object)
 NAME = re.compile("a+")
 def helper(x):
     return FACTOR * x
-class Mine(Tent):
+class Layer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.levels = [16]
+    def forward(self, x):
+        return 17 * x
+OWN_LAYER = Layer()
+def first_of(*x):
+    return x[0]
+def is_end(x):
+    return x in {0, 8}
+class Naming(type(Tent)):
+    def name_of(kind):
+        return 19
+class Mixin:
+    def share(self):
+        return 14
+class Mine(Mixin, Tent, metaclass=Naming):
     label = "Mine"
     def adapted_loss(self, x):
+        'Use all of the cell.'
         LAYER, SCORE, WEIGHTS, PART, SQUARE, SCALE, LEVELS, CLASSES
-        steps_of, at, COUNT, KIND, MIXED, NAME, SLOTTED, LIMITS
+        steps_of, at, COUNT, KIND, MIXED, NAME, SLOTTED, LIMITS, OWN_LAYER, first_of, is_end
         return helper(x) * RATES[0]
+    @property
+    def place(self):
+        return None
+    @place.deleter
+    def place(self):
+        self.left = 15
     steps = [1, 2]
     @functools.cached_property
     def kept(self):
@@ -415,6 +496,16 @@ CELLS: dict[str, tuple[str, str, bool]] = {
     "an object with slots": ("Slotted(7)", "Slotted(8)", True),
     "a dataclass with slots": ("Limits(0.25)", "Limits(0.5)", True),
     "a pattern": ('"a+"', '"a*"', True),
+    "a base class": ("return 14", "return 24", True),
+    "the metaclass": ("return 19", "return 29", True),
+    "how an object is made": ("size != 18", "size != 28", True),
+    "what deletes a property": ("self.left = 15", "self.left = 25", True),
+    "a list of a module of torch": ("[16]", "[26]", True),
+    "the code of a module of torch": ("17 * x", "27 * x", True),
+    "a star of an argument": ("first_of(*x)", "first_of(x)", True),
+    "the order of a set in a function": ("{0, 8}", "{8, 0}", False),
+    "a docstring": ("Use all of the cell.", "Use the cell.", False),
+    "a docstring that goes": ("        'Use all of the cell.'\n", "", False),
     "a value that the method does not use": ("FACTOR = 2", "FACTOR = 2\nOTHER = 3", False),
 }
 
@@ -468,6 +559,18 @@ def test_what_a_method_imports_from_a_file_of_ones_own_counts(
     assert code_hash([module]) != before
     for made in [one for one in sys.modules if one.partition(".")[0].endswith("_of_mine")]:
         del sys.modules[made]
+
+
+def test_a_file_that_is_being_edited_counts_by_its_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "edited_of_mine.py"
+    monkeypatch.syspath_prepend(tmp_path)
+    hashes = set()
+    for content in (b"x = (1)\n", b"x = (1\n", b"x = (2\n", b"x = \0"):
+        path.write_bytes(content)
+        hashes.add(code_hash([path.stem]))
+    assert len(hashes) == 4
 
 
 def test_a_public_name_counts_by_the_module_behind_it(

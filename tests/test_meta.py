@@ -469,3 +469,25 @@ def test_a_meta_problem_that_cannot_be_is_refused(changes: dict[str, Any], words
     model = smooth_network()
     with pytest.raises(ValueError, match=words):
         replace(smooth_problem(model, "all", "paper"), **changes)
+
+
+def test_a_half_that_is_too_small_is_refused() -> None:
+    model = smooth_network()
+    problem = smooth_problem(model, "all", "paper")
+    for count, words in (
+        (0, "examples in meta_test = 0; allowed is a whole number from 1 on"),
+        (1, "with 1 example in half a batch a BatchNorm sees 1 value per channel"),
+    ):
+        half = Half(problem.meta_test.x[:count], problem.meta_test.y[:count])
+        with pytest.raises(ValueError, match=words):
+            meta_gradient(model, replace(problem, meta_test=half))
+
+
+def test_a_parameter_without_a_gradient_or_of_another_name_is_refused() -> None:
+    model = smooth_network()
+    problem = smooth_problem(model, "all", "paper")
+    with pytest.raises(ValueError, match="inner_names has 'nope'; "):
+        meta_gradient(model, replace(problem, inner_names=(*problem.inner_names, "nope")))
+    model.auxiliary_classifier.requires_grad_(False)
+    with pytest.raises(ValueError, match=r"auxiliary_classifier\.\S* requires no gradient"):
+        meta_gradient(model, problem)

@@ -1,5 +1,7 @@
 """Contracts that hold for every registered method, and what is particular to one."""
 
+import re
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -14,6 +16,7 @@ from cascadetta_lib.augment.image import cotta_copies, crop_and_flip
 from cascadetta_lib.data.base import Modality
 from cascadetta_lib.losses import entropy
 from cascadetta_lib.methods import METHODS, Method
+from cascadetta_lib.methods.refusals import Answer
 from cascadetta_lib.models import (
     Cascade,
     ImageNetwork,
@@ -436,7 +439,7 @@ def test_a_borrowed_memory_is_that_of_the_last_prediction(images: Tensor) -> Non
     for name in ("cotta", "ttt", "roid", "sar"):
         with pytest.raises(
             ValueError,
-            match="memory needs predict='after'.*BatchNorm would remember other examples",
+            match="memory needs predict='after'.*BatchNorm would remember those",
         ):
             make(name, memory=8, predict="before")
     for name in ("cascade_plus", "adabn", "tent", "deyo"):
@@ -623,3 +626,143 @@ def test_measuring_leaves_no_trace_in_the_memory(images: Tensor) -> None:
         remember(method)
         assert not same(snapshot(method), before)
     assert same(snapshot(method), before)
+
+
+# ---------------------------------------------------------------- what is not finite, and nothing
+
+
+NEVER_SPOILT = {"erm", "adabn", "lame"}
+"""Methods that keep nothing from one batch to the next, and learn nothing."""
+
+
+@pytest.mark.parametrize("name", list(METHODS))
+def test_a_batch_that_is_not_finite_spoils_nothing(name: str) -> None:
+    """It was learned from without a word, and every later prediction was NaN."""
+    modality = METHODS[name].modalities[0]
+    x = made_up(modality).repeat(8, *[1] * (made_up(modality).ndim - 1))
+    bad = x.clone()
+    bad[0] = torch.nan
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of values that are outside the range of images
+        method = make(name, modality)
+        undisturbed = make(name, modality)
+        method(x)
+        undisturbed(x)
+        before = snapshot(method)
+        if name in NEVER_SPOILT:
+            method(bad)
+        else:
+            label = re.escape(method.label)
+            with pytest.raises(ValueError, match=f"{label}: the batch or the network gave NaN or"):
+                method(bad)
+        assert same(snapshot(method), before)
+        method.reset()
+        undisturbed.reset()
+        assert torch.equal(method(x), undisturbed(x))
+
+
+@pytest.mark.parametrize("name", ["tent", "eta", "roid", "sar", "tent_rate_selection"])
+def test_one_example_that_is_not_finite_spoils_nothing_where_none_meets_the_others(
+    name: str,
+) -> None:
+    """In a network without BatchNorm the others are finite, and moving means took them all."""
+    torch.manual_seed(0)
+    model = nn.Sequential(
+        nn.Conv2d(3, 4, 3), nn.GroupNorm(2, 4), nn.AdaptiveAvgPool2d(1), nn.Flatten()
+    )
+    x = made_up("image")
+    bad = torch.cat([x, torch.full_like(x[:1], torch.inf)])
+    method = METHODS[name](model, learning_rate=0.05, copies=None)
+    for _ in range(2):
+        method(x)
+    before = snapshot(method)
+    with pytest.raises(ValueError, match="the batch or the network gave NaN or infinity"):
+        method(bad)
+    assert same(snapshot(method), before)
+
+
+@pytest.mark.parametrize("name", ["adabn", "tema"])
+def test_statistics_that_are_not_finite_are_not_remembered(name: str) -> None:
+    x = made_up("image")
+    method = make(name, memory=8) if name == "adabn" else make(name)
+    method(x)
+    before = snapshot(method)
+    with pytest.raises(ValueError, match="the batch or the network gave NaN or infinity"):
+        method(x.masked_fill(x > 1, torch.nan))
+    assert same(snapshot(method), before)
+
+
+@pytest.mark.parametrize("memory", [0, 8])
+@pytest.mark.parametrize("name", list(METHODS))
+def test_an_empty_batch_is_refused(name: str, memory: int) -> None:
+    """It was predicted as nothing, and with a memory all later predictions were NaN."""
+    if memory and "memory" not in METHODS[name].options():
+        return
+    method = make(name, METHODS[name].modalities[0], **({"memory": memory} if memory else {}))
+    label = re.escape(method.label)
+    with pytest.raises(ValueError, match=f"{label}: the batch is empty; allowed is at least 1"):
+        method(made_up(METHODS[name].modalities[0])[:0])
+
+
+def test_before_needs_the_outputs_of_the_loss() -> None:
+    class Mute(METHODS["tent"]):  # type: ignore[misc, valid-type]
+        def loss(self, x: Tensor) -> tuple[Tensor, None]:
+            return super().loss(x)[0], None
+
+    method = Mute(network("meta"), predict="before")
+    with pytest.raises(ValueError, match="predict='before', loss must return outputs, not None"):
+        method(made_up("image"))
+
+
+@pytest.mark.parametrize(("name", "told"), [("deyo", "shuffles 4×4"), ("ttt", "needs models.Par")])
+def test_a_method_of_ones_own_is_named_in_what_its_base_refuses(name: str, told: str) -> None:
+    mine = type("Mine", (METHODS[name],), {"label": "Mine"})
+    with pytest.raises(ValueError, match=f"Mine {told}"):
+        mine(network("meta"))(made_up("image")[:, :, :7])
+
+
+class Event:
+    """An event of a GPU, which has passed when a test says so."""
+
+    passed = False
+
+    def query(self) -> bool:
+        return self.passed
+
+
+def test_what_a_gpu_says_later_is_told_by_the_step_after() -> None:
+    method = METHODS["tent"](network("meta"))
+    x = made_up("image")
+    first, second = Event(), Event()
+    method.checks.answers += [
+        Answer(torch.tensor(True), first),
+        Answer(torch.tensor(False), second),
+    ]
+    first.passed = True
+    method(x)
+    method(x)
+    second.passed = True
+    with pytest.raises(ValueError, match=r"Tent: .* in an earlier step, .*; call reset\(\), and"):
+        method(x)
+    method(x)
+    method.checks.answers.append(Answer(torch.tensor(False), second))
+    method.reset()
+    method(x)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+def test_on_a_gpu_a_later_step_tells_it_and_none_waits() -> None:
+    x = made_up("image").cuda()
+    method = METHODS["tent"](network("meta").cuda())
+    method(x)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        method(x)
+        method(torch.full_like(x, torch.nan))
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    torch.cuda.synchronize()
+    with pytest.raises(ValueError, match=r"in an earlier step.*call reset\(\)"):
+        method(x)
+    method.reset()
+    assert method(x).isfinite().all()

@@ -178,6 +178,29 @@ class Recomputing(Trunk):
         return self.bn2(self.second(x)).relu().mean((2, 3))
 
 
+class Reentrant(Trunk):
+    """Computes its first half again by a checkpoint that saves no tensors by hooks."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        def half(x: Tensor) -> Tensor:
+            return self.bn1(self.first(x)).relu()
+
+        x = x.clone().requires_grad_(torch.is_grad_enabled())  # else the half gets no gradient
+        x = checkpoint(half, x, use_reentrant=True) if torch.is_grad_enabled() else half(x)
+        return self.bn2(self.second(x)).relu().mean((2, 3))
+
+
+class ReentrantLater(Reentrant):
+    """Computes its second half again, behind a layer that SAR adapts."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        def half(x: Tensor) -> Tensor:
+            return self.bn2(self.second(x)).relu().mean((2, 3))
+
+        x = self.bn1(self.first(x)).relu()
+        return checkpoint(half, x, use_reentrant=True) if torch.is_grad_enabled() else half(x)
+
+
 class Stubborn(nn.BatchNorm2d):
     """Stays in evaluation mode, as detectors keep theirs while they are trained."""
 
@@ -293,6 +316,7 @@ TRUNKS: dict[str, Callable[[], nn.Module]] = {
     "SyncBatchNorm": lambda: Trunk(nn.SyncBatchNorm),
     "one parameter by two names": TwoNames,
     "computed again in the backward pass": Recomputing,
+    "computed again by a reentrant checkpoint": Reentrant,
     "BatchNorm that stays in evaluation mode": lambda: Trunk(Stubborn),
     "activation in place": InPlace,
     "one set of running statistics for two": one_memory,
@@ -308,11 +332,15 @@ TRUNKS: dict[str, Callable[[], nn.Module]] = {
 }
 
 
+COMPUTED_AGAIN = (
+    "computed again in the backward pass",
+    "computed again by a reentrant checkpoint",
+)
 TOLD_BY_A_BATCH = (
     "under no_grad",
     "loses a parameter",
     "−∞ before θ_a",
-    "computed again in the backward pass",
+    *COMPUTED_AGAIN,
 )
 """Networks of which only a forward pass tells what is wrong."""
 OTHER_NORMS = ("GroupNorm", "LayerNorm", "InstanceNorm")
@@ -347,7 +375,7 @@ def refusal(kind: str, name: str) -> str | None:
     if kind == "SyncBatchNorm":
         return "nn.BatchNorm2d"
     if kind == "compiled" and name in OTHER_STATISTICS | {"memo"}:
-        return "the network that was compiled"
+        return "the network from before torch.compile"
     if kind == "BatchNorm by hand" and name in OTHER_STATISTICS | {"memo"}:
         return "does not call F.batch_norm"
     if kind == "no running statistics" and name in OTHER_STATISTICS | {"eata", "memo"}:
@@ -355,13 +383,13 @@ def refusal(kind: str, name: str) -> str | None:
     if kind == "no scale" and learns:
         return "use adabn"
     if kind == "scales by a parametrisation" and learns:
-        return "remove_parametrizations to it, or use adabn or cotta"
+        return "remove_parametrizations to the layer, or use adabn or cotta"
     if kind == "float16" and name not in STILL:
         return "use model.float()"
-    if kind in ("extra state", "computed again in the backward pass") and name == "eata":
+    if kind in ("extra state", *COMPUTED_AGAIN) and name == "eata":
         return "use eta"
-    if kind == "computed again in the backward pass" and name == "sar":
-        return "computes a part again in the backward pass"
+    if kind in COMPUTED_AGAIN and name == "sar":
+        return "recomputes activations in the backward pass"
     if kind == "under no_grad" and name not in STILL:
         return "torch.no_grad()"
     if kind == "loses a parameter" and name not in STILL:
@@ -512,7 +540,9 @@ def test_a_last_batch_of_one_works_or_says_what_would(name: str) -> None:
     if name in BY_SOURCE | OTHER_STATISTICS:
         assert method(batch("", 1)).isfinite().all()
     else:
-        with pytest.raises(ValueError, match="a BatchNorm 1 value per channel.*use larger batches"):
+        with pytest.raises(
+            ValueError, match="BatchNorm sees 1 value per channel.*use larger batches"
+        ):
             method(batch("", 1))
 
 
@@ -524,7 +554,9 @@ def test_an_option_that_a_method_does_not_take_is_refused() -> None:
         ("tent", {"learning_rates": 0.1}),
     ):
         (key,) = option
-        with pytest.raises(ValueError, match=f"{METHODS[name].label} takes no {key} = .*allowed"):
+        with pytest.raises(
+            ValueError, match=f"{METHODS[name].label} has no option {key} .*allowed"
+        ):
             METHODS[name](build("plain", name), **option)
 
 
@@ -555,7 +587,7 @@ def test_other_tensors_stand_in_wherever_a_parameter_is_used() -> None:
         "one BatchNorm at two places",
         "tied weights",
         "one parameter by two names",
-        "computed again in the backward pass",
+        *COMPUTED_AGAIN,
     ],
 )
 def test_the_meta_gradient_leaves_the_parameters_where_they_were(kind: str) -> None:
@@ -568,8 +600,8 @@ def test_the_meta_gradient_leaves_the_parameters_where_they_were(kind: str) -> N
         halves.append(Half(x, torch.arange(8) % CLASSES))
     names = inner_parameter_names(model, "all")  # type: ignore[arg-type]
     problem = MetaProblem(*halves, names, 0.1, "paper", 0.2)
-    if kind == "computed again in the backward pass":
-        with pytest.raises(ValueError, match="meta_gradient: the network computes a part again"):
+    if kind in COMPUTED_AGAIN:
+        with pytest.raises(ValueError, match="meta_gradient: the network recomputes activations"):
             meta_gradient(model, problem)
         return
     loss, gradient = meta_gradient(model, problem)
@@ -597,3 +629,9 @@ def test_the_public_names_are_those_of_the_library_and_cost_no_torchvision() -> 
     assert done.returncode == 0, done.stderr
     with pytest.raises(AttributeError, match="no attribute 'cascade_of'"):
         cascadetta_lib.cascade_of  # noqa: B018
+
+
+def test_sar_refuses_a_reentrant_checkpoint_behind_a_layer_that_it_adapts() -> None:
+    method = METHODS["sar"](nn.Sequential(ReentrantLater(), nn.Linear(CHANNELS, 3)))
+    with pytest.raises(ValueError, match="SAR: the network recomputes activations"):
+        method.step(batch("", 8))

@@ -83,7 +83,8 @@ def test_other_data_than_a_network_was_trained_on_are_told(
     folder: Path, dataset: ImageDataset
 ) -> None:
     with pytest.warns(
-        UserWarning, match=f"networks trained on {re.escape(dataset.source)} meet pets"
+        UserWarning,
+        match=f"networks that were trained on {re.escape(dataset.source)} are used on pets",
     ):
         find_network(
             WeightsName.parse(str(folder)),
@@ -299,5 +300,5 @@ def test_a_shipped_network_is_whole(path: Path) -> None:
     "name", ["release", "shipped", "folder", "train", "robustbench", "release:1a", ""]
 )
 def test_a_network_of_ones_own_is_not_called_as_a_published_one(name: str) -> None:
-    with pytest.raises(NetworkError, match="allowed is one that tells your network from those"):
+    with pytest.raises(NetworkError, match="for other networks; choose another"):
         bring(torch.nn.Linear(1, 1), name)

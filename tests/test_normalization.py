@@ -1,5 +1,6 @@
 """The normalisation that a network learned with comes with the network, and a wrong one is told."""
 
+import math
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,7 @@ from conftest import CLASSES, blobs, make_blobs, seeded
 from torch import Tensor, nn
 
 from cascadetta_lib.methods import adapt
-from cascadetta_lib.models import INPUT_NORMALIZATIONS, Cascade, normalized
+from cascadetta_lib.models import INPUT_NORMALIZATIONS, Cascade, Outputs, normalized
 from cascadetta_lib.models.input_normalization import Normalization, read_normalization
 from study.brought_networks import bring
 from study.clean_errors import check_normalization
@@ -48,6 +49,12 @@ def test_a_normalisation_is_read_as_people_write_it(given: Any, expected: Normal
         (0.5, "a pair"),
         (((0.5, 0.5), (0.5, 0.5, 0.5)), "2 means and 3 deviations"),
         (("a", "b"), "a pair"),
+        ((0.5, math.nan), "a pair"),
+        ((0.5, math.inf), "a pair"),
+        ((math.nan, 1), "a pair"),
+        (((0.5, -math.inf), 1), "a pair"),
+        ((0.5, 10**400), "a pair"),
+        ((True, True), "a pair"),
     ],
 )
 def test_any_other_normalisation_is_refused(given: Any, words: str) -> None:
@@ -64,6 +71,26 @@ def test_a_network_sees_what_it_learned_with() -> None:
     assert not list(
         normalized(nn.Linear(2, 2), "unit").state_dict().keys() - {"1.weight", "1.bias"}
     )
+
+
+class Doubling(Cascade):
+    """A cascade with a forward of its own."""
+
+    def forward(self, x: Tensor) -> Outputs:
+        main, auxiliary = super().forward(x)
+        return Outputs(2 * main, auxiliary)
+
+
+def test_a_cascade_that_does_more_keeps_what_it_does() -> None:
+    parts = nn.Flatten(), nn.Linear(3 * 32 * 32, 4), nn.Linear(4, 4)
+    hooked = Cascade(*parts)
+    hooked.register_forward_hook(lambda module, inputs, found: found._replace(main=2 * found.main))
+    prepared = Cascade(*parts)
+    prepared.register_forward_pre_hook(lambda module, inputs: (2 * inputs[0],))
+    for network in (Doubling(*parts), hooked, prepared):
+        seen = normalized(network, "symmetric")(UNIT)
+        expected = network(2 * UNIT - 1)
+        assert torch.allclose(seen.main, expected.main, atol=1e-5)
 
 
 def test_a_cascade_with_a_normalisation_stays_one() -> None:
@@ -119,8 +146,8 @@ def test_a_brought_network_that_learned_with_another_normalisation_is_refused(
     study: Study,
 ) -> None:
     """And the likely one is named, by which it runs."""
-    reason = r"mine:\w+ errs on 48 of 64 clean test images .* on 0 under the normalisation "
-    reason += "'symmetric': bring it with normalization='symmetric'"
+    reason = r"mine:\w+ errs on 48 of 64 clean test images if .* but only on 0 with "
+    reason += "normalization='symmetric'; bring it with that"
     with pytest.raises(NetworkError, match=reason):
         study.bring(Quarters(), "mine", normalization="unit").run("erm")
     with pytest.raises(NetworkError, match="normalization='symmetric'"):

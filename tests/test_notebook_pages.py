@@ -82,6 +82,22 @@ def test_a_page_for_github_has_all_but_paths_of_this_machine(
     assert sorted(path.name for path in page.with_suffix("").iterdir()) == ["1.png", "2.png"]
 
 
+def test_a_page_has_the_values_of_the_run_however_they_are_assigned(tmp_path: Path) -> None:
+    source = (
+        "seed: int = 0  # δ of what\nseeds: list = [\n    0,  # the first\n    1,\n]  # all\n"
+        "rate = (0.1)\nname = '#'; size = 2"
+    )
+    values = {"seed": 3, "seeds": [3, 4], "rate": 0.5, "size": 7}
+    metadata = {"language_info": {"name": "python"}, "papermill": {"parameters": values}}
+    notebook = nbformat.v4.new_notebook(metadata=metadata)
+    notebook.cells = [nbformat.v4.new_code_cell(source, metadata={"tags": ["parameters"]})]
+    nbformat.write(notebook, tmp_path / "08_x.ipynb")
+    write_markdown(tmp_path / "08_x.ipynb", tmp_path / "08_x.md")
+    used = "seed: int = 3  # δ of what\nseeds: list = [3, 4]  # all\nrate = (0.5)\n"
+    used += "name = '#'; size = 7"
+    assert f"```python\n{used}\n```" in (tmp_path / "08_x.md").read_text()
+
+
 def test_a_folder_whose_name_only_begins_alike_is_another() -> None:
     assert without_paths(f"{ROOT}-z").endswith(f"{ROOT.name}-z")
 

@@ -220,23 +220,38 @@ def test_papermill_by_hand_runs_a_notebook_and_reaches_every_parameter(tmp_path:
 IN_BASE64 = base64.b64encode(b"seed: 010").decode()
 
 
+PAPERMILL = [
+    ["/x/bin/papermill"],
+    ["/x/python", "-m", "papermill"],
+    ["py", "/x/papermill"],
+    ["python", "-X", "dev", "-m", "papermill"],
+    ["python", "-b", "-W", "error", "-Im", "papermill"],
+    ["python", "-u", "/x/papermill"],
+]
 READ_OTHERWISE = [
-    (["-y", "seed: 010"], "seed = 010 (from papermill's -y): papermill reads it as 8"),
-    (["-yseed: 010"], "papermill reads it as 8"),
-    (["--parameters_yaml=seed: 010"], "papermill reads it as 8"),
+    (["-y", "seed: 010"], "seed = 010 (from papermill's -y): papermill reads this as 8"),
+    (["-yseed: 010"], "papermill reads this as 8"),
+    (["--parameters_yaml=seed: 010"], "papermill reads this as 8"),
     (["-b", IN_BASE64], "seed = 010 (from papermill's -b)"),
     (["-f", "mine.yaml"], "image_test_size = 1:30 (from papermill's -f mine.yaml)"),
-    (["-p", "seed", "010"], "papermill reads it as 10"),
-    (["-y", "image_test_size: 0b11"], "papermill reads it as 3"),
+    (["-p", "seed", "010"], "papermill reads this as 10"),
+    (["-y", "image_test_size: 0b11"], "papermill reads this as 3"),
     (["-y", "seeds: [1, 010]"], "seeds = [1, 010]"),
-    (["-y", "image_crop_and_flip: no"], "reads it as False, and a profile is read by YAML 1.2"),
-    (["-y", "image_crop_and_flip: on"], "allowed is true"),
+    (
+        ["-y", "image_crop_and_flip: no"],
+        "reads this as False, but in a profile it is refused or another value",
+    ),
+    (["-y", "image_crop_and_flip: on"], "write true if you mean true"),
     (["-y", "image_stream: 2026-01-31"], "datetime.date(2026, 1, 31)"),
-    (["-y", "image_crop_and_flip: off"], "reads it as False"),
-    (["-y", "image_crop_and_flip: Yes"], "reads it as True"),
-    (["-y", "image_test_size: 1:30:00"], "papermill reads it as 5400"),
-    (["-y", "image_ablation_batch_sizes: [8, 020]"], "papermill reads it as [8, 16]"),
-    (["-p", "image_test_size", "00"], "papermill reads it as 0"),
+    (["-y", "image_crop_and_flip: off"], "reads this as False"),
+    (["-y", "image_crop_and_flip: Yes"], "reads this as True"),
+    (["-y", "image_test_size: 1:30:00"], "papermill reads this as 5400"),
+    (["-y", "image_ablation_batch_sizes: [8, 020]"], "papermill reads this as [8, 16]"),
+    (["-p", "image_test_size", "00"], "papermill reads this as 0"),
+    (["-f", "list.yaml"], "seeds = - 010 - 1:30 (from papermill's -f list.yaml)"),
+    (["-f", "deep.yaml"], "papermill reads this as [[8], {'a': False}]"),
+    (["-f", "nowhere.yaml"], "-f nowhere.yaml (from papermill) cannot be checked"),
+    (["-f", "mine.yaml", "--cwd", "."], "allowed is an absolute path"),
 ]
 
 
@@ -246,11 +261,15 @@ def test_what_papermill_reads_otherwise_than_a_profile_is_refused(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("mine.yaml").write_text("seed: 3\nimage_test_size: 1:30\n")
-    for command in (["/x/bin/papermill"], ["/x/python", "-m", "papermill"], ["py", "/x/papermill"]):
+    Path("list.yaml").write_text("seeds:\n  - 010\n  - 1:30\n")
+    Path("deep.yaml").write_text("seeds:\n  - [010]\n  - a: off\n")
+    for command in PAPERMILL:
         with pytest.raises(SettingsError) as error:
             check_arguments([*command, "in.ipynb", "out.ipynb", *given])
         assert told in str(error.value) and len(str(error.value)) <= LONGEST_MESSAGE
     check_arguments(["/x/jupyter", "lab", *given])
+    check_arguments(["python", "-m", "jupyter", "papermill", *given])
+    check_arguments(["python", "-X", "papermill", "x.py", *given])
 
 
 def test_what_papermill_reads_alike_is_taken() -> None:

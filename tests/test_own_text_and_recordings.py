@@ -99,6 +99,7 @@ def test_a_method_runs_on_a_table_in_the_order_that_the_stream_names(tmp_path: P
         ),
         ("good,news", "bad,news", "found the label 'bad' alone in the source 'news'"),
         (",mail", ",ma:il", "found the domain 'ma:il'; allowed is a name without ':'"),
+        ("id,text", "text,text", "found the column 'text' twice"),
         ("a fine blog", "a f\udcffine blog", "is no table in UTF-8"),
     ],
 )
@@ -122,6 +123,14 @@ def test_a_table_of_one_domain_or_none_is_refused(tmp_path: Path) -> None:
         load_dataset(f"csv:{path}", TextOptions(folder=str(tmp_path)))
     with pytest.raises(DataMissing, match="there is no .*nothing.csv"):
         load_dataset(f"csv:{tmp_path / 'nothing.csv'}", TextOptions(folder=str(tmp_path)))
+
+
+def test_labels_that_are_numbers_are_in_the_order_of_the_numbers(tmp_path: Path) -> None:
+    """As the outputs of a network are. As texts, 10 would come before 2."""
+    path = table(tmp_path / "mine.csv")
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace(",good,", ",10,").replace(",bad,", ",2,"), encoding="utf-8")
+    assert load_texts(path, msda_layers=0).class_names == ("2", "10")
 
 
 def test_the_exhibit_of_steps_takes_the_tables_own_source(tmp_path: Path) -> None:
@@ -206,6 +215,37 @@ def test_a_table_that_changes_under_its_size_and_time_is_read_anew(tmp_path: Pat
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
     assert path.stat().st_size == status.st_size
     assert load_texts(path, msda_layers=0).fingerprint != first.fingerprint
+
+
+def test_noise_of_ones_own_takes_the_place_of_white_noise_or_is_refused(tmp_path: Path) -> None:
+    """It is never left out without a word."""
+    folder = record(tmp_path / "mine", speakers=3)
+    assert load_recordings(folder).domain_source.endswith("(seeds 0 to 4), white noise")
+    place = folder / "_background_noise_"
+    place.mkdir()
+    hum = np.full(16000, 0.25)
+    soundfile.write(place / "hum.wav", hum, 16000)
+    dataset = load_recordings(folder)
+    assert dataset.domain_source.endswith("(seeds 0 to 4), noise from _background_noise_/")
+    assert dataset.noise.unique().tolist() == [8192] and len(dataset.noise) == 1
+    soundfile.write(place / "hum.wav", hum[:-1], 16000)
+    with pytest.raises(ValueError, match="_background_noise_: found no whole second"):
+        load_recordings(folder)
+    (place / "hum.wav").write_bytes(b"x")
+    with (
+        pytest.warns(UserWarning, match="hum.wav is no .wav file"),
+        pytest.raises(ValueError, match="_background_noise_: found no whole second"),
+    ):
+        load_recordings(folder)
+
+
+def test_hidden_recordings_are_left_out(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    """Such as what macOS leaves beside a file."""
+    folder = record(tmp_path / "mine", speakers=3)
+    fingerprint = load_recordings(folder).fingerprint
+    (folder / "left" / "._s0_0.wav").write_bytes(b"no sound")
+    assert load_recordings(folder).fingerprint == fingerprint
+    assert not recwarn.list
 
 
 def test_recordings_are_split_by_lists_where_there_are(tmp_path: Path) -> None:

@@ -256,7 +256,8 @@ def test_another_result_of_one_request_and_code_is_refused(errors: int, tmp_path
         assert pack([tmp_path / "other"], folder) == (0, 1)
     else:
         with pytest.raises(
-            ValueError, match=r"other: erm \(\w+\) has another result .*other and one"
+            ValueError,
+            match=r"other: erm \(\w+\) differs from the packed .*\(made on other; packed: one\)",
         ):
             pack([tmp_path / "other"], folder)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == files
@@ -326,6 +327,43 @@ def test_entropies_stay_by_batch_only_where_they_are_drawn_so(
         ]
         np.testing.assert_allclose(*means, rtol=1e-4)
         assert run.batches["errors"].equals(before["errors"])
+
+
+def test_methods_whose_entropies_stay_may_be_named_one_by_one(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path / "results")
+    points = [point for point in points_of(settings, ["main_image"]) if point.method != "cotta"]
+    for run in made_up_runs(settings, lambda *asked: Numbers((2,) * 12), points, (0,)):
+        keep(Store(settings.results_path), run)
+    folder = tmp_path / "packed"
+    named = ["--by-batch", "tent", "--by-batch", "erm"]
+    main(["pack", str(settings.results_path), "--folder", str(folder), *named])
+    table = pd.read_csv(folder / "runs.csv")
+    assert set(table.loc[table["entropies"] == "by batch", "method"]) == {"tent", "erm"}
+
+
+def test_beside_an_entry_of_another_version_nothing_is_written(
+    made: Settings, packed: Path
+) -> None:
+    [path] = packed.glob("*.xz")
+    text = lzma.decompress(path.read_bytes()).decode()
+    older = text.replace('"order_seed"', '"seed_of_order"', 1)
+    path.unlink()
+    (packed / file_name(older)).write_bytes(lzma.compress(older.encode()))
+    files = {path.name: path.read_bytes() for path in packed.iterdir()}
+    changed = [line for line in older.splitlines() if '"seed_of_order"' in line]
+    assert len(changed) == 1
+    with pytest.raises(Damaged, match="is of another version"):
+        pack([settings_of_one_more_seed(made)], packed)
+    assert {path.name: path.read_bytes() for path in packed.iterdir()} == files
+
+
+def settings_of_one_more_seed(made: Settings) -> Path:
+    """A results folder beside that of `made`, with one run that is not packed."""
+    later = settings_in(made.results_path.with_name("one-more"))
+    points = points_of(later, ["main_image"])[:1]
+    [run] = made_up_runs(later, lambda *asked: Numbers((1,) * 12), points, (7,))
+    keep(Store(later.results_path), run)
+    return later.results_path
 
 
 @pytest.mark.parametrize(

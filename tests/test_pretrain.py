@@ -335,6 +335,12 @@ def test_schedules() -> None:
 
 
 def test_what_cannot_be_trained_is_said(dataset: ImageDataset) -> None:
+    with pytest.raises(ValueError, match="objective = 'mta'; .*did you mean 'meta'"):
+        training_for("mta", SHORT)
+    with pytest.raises(ValueError, match="objective = 'mta'; .*did you mean 'meta'"):
+        pretrain(dataset, TINY, "mta", SHORT, seed=0)
+    with pytest.raises(ValueError, match="objective = 'mta'; .*did you mean 'meta'"):
+        new_network(dataset, TINY, "mta", seed=0)
     with pytest.raises(ValueError, match="training_batch_size = 100: the source has only 64"):
         pretrain(
             dataset, TINY, "erm", SHORT.model_copy(update={"training_batch_size": 100}), seed=0

@@ -149,6 +149,34 @@ def test_a_copy_that_diverges_does_not_answer() -> None:
         assert int(method.preferred(sure)) == 2
 
 
+def test_a_masked_class_is_no_divergence() -> None:
+    """All copies were left out, and the smallest rate always answered."""
+    method = TentRateSelection(network("meta"))
+    sure = torch.randn(32, 4, generator=seeded(0)).mul(5)
+    z = torch.stack([sure, 1.1 * sure, 1.2 * sure])
+    z[:, :, 3] = -torch.inf
+    with torch.no_grad():
+        assert int(method.preferred(z)) == 2, "the surest"
+        z[2, 0] = -torch.inf
+        assert int(method.preferred(z)) == 1, "all classes are masked in an example of copy 2"
+
+
+def test_a_copy_may_diverge_and_the_step_goes_on() -> None:
+    """Only what is not finite at the smallest rate comes from the batch or the network."""
+    method = TentRateSelection(network("meta"), learning_rate=RATE)
+    x = batches(1)[0]
+    method(x)
+    with torch.no_grad():
+        method.values[2].fill_(torch.nan)
+    assert method(x).isfinite().all()
+    with torch.no_grad():
+        method.values[0].fill_(torch.nan)
+    before = method.values_now()
+    with pytest.raises(ValueError, match="the batch or the network gave NaN or infinity"):
+        method(x)
+    assert torch.equal(method.values_now(), before)
+
+
 # ---------------------------------------------------------------- the choice of the criterion
 
 
@@ -325,3 +353,21 @@ def test_a_stream_without_every_rate_is_left_out() -> None:
     alone = [run for run in runs if run.method != "tent"]
     lines = EXHIBITS["rate_selection"].show(stored(settings, alone)).lines
     assert lines[0] == "On no stream are all rates and the selection stored at one seed."
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["record", "RECORDS"], "record needs WEIGHTS and RECORDS"),
+        (["compare", "RECORDS"], "RECORDS has no correlated.npz"),
+        (["compare", "WEIGHTS", "RECORDS"], "compare needs RECORDS alone, without WEIGHTS"),
+        (["record", "no-such-file", "RECORDS"], "no-such-file"),
+    ],
+)
+def test_what_the_tool_lacks_is_told(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        rate_criteria.main(arguments)
+    told = capsys.readouterr().err
+    assert stopped.value.code == 2 and said in told and "Traceback" not in told

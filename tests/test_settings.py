@@ -160,6 +160,17 @@ def test_minus_zero_is_zero_as_in_the_keys_of_results() -> None:
         )
 
 
+OWN_CELLS = {
+    "a, b = 1, 2": ("a", "b"),
+    "a = b = 1": ("a", "b"),
+    "a = [1]\na[0] = 2": ("a",),
+    "match x:\n    case [a, *b]:\n        pass": ("a", "b"),
+    "match x:\n    case {'c': str() as a, **b}:\n        pass": ("a", "b"),
+    "x = {[]: 1}": (),
+}
+"""Cells that papermill does not write, and the names to which they give a value."""
+
+
 def test_what_a_notebook_computes_itself_is_its_own() -> None:
     """Also when its first cell is run again after all others. papermill's cells give plain values
     to names and do nothing else."""
@@ -176,6 +187,9 @@ def test_what_a_notebook_computes_itself_is_its_own() -> None:
     variables = {"profile": "quick", "seed": 3, "k": 2, "name": "x", "index": 1, "In": ran}
     variables |= {"TABLE": {}, "OTHER": []}
     assert settings_from(variables).seed == 3
+    for cell, names in OWN_CELLS.items():
+        own = variables | dict.fromkeys(names, 1) | {"In": [*ran, cell]}
+        assert settings_from(own).seed == 3, cell
     with pytest.raises(SettingsError, match="lr .* is no parameter"):
         settings_from(variables | {"lr": 0.1, "In": [*ran, "# Parameters\nlr = 0.1"]})
 
@@ -196,6 +210,13 @@ def test_what_a_notebook_computes_itself_is_its_own() -> None:
 def test_yaml_is_read_by_its_version_1_2(text: str, value: Any) -> None:
     assert parse_yaml(text) == value
     assert type(parse_yaml(text)) is type(value)
+
+
+@pytest.mark.parametrize("text", ["a: {b: 1, b: 2}", "[{b: 1, b: 2}]", "b: 1\nb: 2"])
+def test_a_name_twice_in_one_mapping_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="b is named twice"):
+        parse_yaml(text)
+    assert parse_yaml("{b: 1, a: {b: 2}}") == {"b": 1, "a": {"b": 2}}
 
 
 @pytest.mark.parametrize("text", ["010", "seed: 010", "[00]", "-07"])

@@ -406,6 +406,15 @@ def test_examples_are_those_of_the_domain(words: Path, tmp_path: Path, name: str
         assert index < 2 or (heard - spectrograms[index, 0])[loud].abs().median() < 0.01
 
 
+def test_domains_that_there_are_not_are_refused(words: Path, tmp_path: Path) -> None:
+    dataset = load(tmp_path)
+    with pytest.raises(ValueError, match="no domain is named 'foo'; allowed are clean, amplitude"):
+        dataset.domain("foo")
+    for name in ("foo", "stretch", "shift"):  # of the last two there is no waveform
+        with pytest.raises(ValueError, match=f"'{name}'; allowed are clean, amplitude, pitch, noi"):
+            dataset.example(name, 0)
+
+
 def test_domains_and_recordings_are_kept(words: Path, tmp_path: Path) -> None:
     first = load(tmp_path).domain("pitch")
     before = written(tmp_path / "generated")
@@ -457,7 +466,7 @@ def test_files_that_cannot_be_used_are_left_out_and_named(words: Path, tmp_path:
     (words / "right" / "dangling.wav").symlink_to(words / "none.wav")
     os.mkfifo(words / "right" / "pipe.wav")
     with pytest.warns(
-        UserWarning, match=r"wav is no \.wav file of sound and is left out$|WAV is no"
+        UserWarning, match=r"(wav is no \.wav file of sound|resampled) and is left out$|WAV is no"
     ) as caught:
         dataset = load(tmp_path)
     assert len(caught) == 6 and dataset.fingerprint == whole.fingerprint
@@ -484,6 +493,16 @@ def in_stereo(right: float) -> Callable[[Path], None]:
     return spoil
 
 
+def as_floats(scale: float) -> Callable[[Path], None]:
+    """Write the samples as floats, `scale` times as large."""
+
+    def spoil(path: Path) -> None:
+        samples, rate = soundfile.read(path)
+        soundfile.write(path, scale * samples, rate, subtype="FLOAT")
+
+    return spoil
+
+
 SILENCE_OR_NOISE: dict[str, tuple[Callable[[Path], None], str]] = {
     # What is done to a sound recording, and what is said of it.
     "opposed channels": (in_stereo(-1), "channels that cancel each other"),
@@ -492,7 +511,8 @@ SILENCE_OR_NOISE: dict[str, tuple[Callable[[Path], None], str]] = {
     "8 bits for 16": (in_header(34, "<H", 8), "1 channels of 8 bits in blocks of 2 bytes"),
     "1,024 channels": (in_header(22, "<H", 1024), "1024 channels of 16 bits"),
     "2 channels for 1": (in_header(22, "<H", 2), "2 channels of 16 bits in blocks of 2 bytes"),
-    "1 sample per second": (in_header(24, "<I", 1), "is no .wav file of sound"),
+    "1 sample per second": (in_header(24, "<I", 1), "has a sampling rate of 1 Hz, which cannot be"),
+    "floats of int16": (as_floats(3000), "holds numbers up to "),
 }
 
 

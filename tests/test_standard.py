@@ -125,4 +125,4 @@ def test_what_does_not_compare_is_said_in_one_sentence(
 
 def test_without_a_published_method_there_is_no_table(tmp_path: Path) -> None:
     shown = show(standard(tmp_path, image_methods=["cascade_same_weights"]), {})
-    assert shown.lines == ["None of these methods is published."]
+    assert shown.lines == ["None of these methods has a published number."]

@@ -224,7 +224,9 @@ def test_a_whole_entry_under_the_name_of_another_is_not_called_damaged(store: St
     entry = store.make_once("runs", REQUEST, CONTENT, make)
     other = REQUEST.model_copy(update={"method": "cotta"})
     shutil.copytree(entry.folder, store.path("runs", other, CONTENT))
-    with pytest.warns(UserWarning, match="of another version .its name is not that of its request"):
+    with pytest.warns(
+        UserWarning, match="of another version .its name is not the key of its request"
+    ):
         store.make_once("runs", other, CONTENT, make)
 
 

@@ -95,9 +95,10 @@ def test_a_list_of_ones_own() -> None:
     ("stream", "vocabulary", "severity", "message"),
     [
         (["frog"], IMAGES, 5, "did you mean 'fog'"),
-        (["fog:6"], IMAGES, 5, "severity is one of 1, 2, 3, 4, 5"),
+        (["fog:6"], IMAGES, 5, "severity = 6 of 'fog'; allowed are 1, 2, 3, 4, 5"),
         (["fog:"], IMAGES, 5, "severity"),
         (["fog"], IMAGES, 0, "severity"),
+        ([3], IMAGES, 5, "holds 3; allowed are names, such as 'fog'"),
         ([], IMAGES, 5, "empty"),
         ("gradul", IMAGES, 5, "did you mean 'gradual'"),
         ("gradual", SPEECH, 1, "allowed are instantaneous, mixed, correlated"),

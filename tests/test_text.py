@@ -294,6 +294,8 @@ def test_domains(tmp_path: Path) -> None:
     )
     torch.testing.assert_close(whole.domain(SOURCE_DOMAIN).x, whole.held_out.x)
     assert data.fingerprint == whole.fingerprint
+    with pytest.raises(ValueError, match="no domain is named 'foo'; allowed are books, dvd, elec"):
+        data.domain("foo")
 
 
 def test_msda_is_fitted_on_the_training_text_alone(

@@ -25,6 +25,10 @@ SMALL = {
 }
 
 
+LARGE = "image_training_batch_size=9000"
+"""More images than there are, so that nothing is ever trained."""
+
+
 def test_the_networks_are_those_that_a_study_trains(tmp_path: Path) -> None:
     there = tmp_path / "side-by-side"
     changes = SMALL | {"results_folder": there}
@@ -54,8 +58,14 @@ def test_the_networks_are_those_that_a_study_trains(tmp_path: Path) -> None:
     [
         (["--objectives", "metta"], "--objectives metta: the profile has erm, meta"),
         (["--processes", "0"], "--processes 0: at least 1 is needed"),
-        (["--set", "image_weights=shipped"], "image_weights = shipped: nothing is trained"),
-        (["--set", "image_training_batch_size=9000"], "image_training_batch_size = 9000"),
+        (["--set", "image_weights=shipped"], "image_weights = shipped: no network is trained"),
+        (["--set", "image_weights=shipped", "--set", LARGE], "image_weights = shipped"),
+        (["--objectives", "metta", "--objectives", "meta", "--set", LARGE], "--objectives metta"),
+        (["--set", "image_train_size", LARGE], "--set image_train_size: allowed is NAME=VALUE"),
+        (["--set", LARGE, "--set", LARGE], f"--set {LARGE}: it is given twice"),
+        (["--set", "seed=3", LARGE], "--set seed=3: each network has its own; set seeds"),
+        (["--set", "data_folder=~nobody-at-all/x", LARGE], "--set data_folder=~nobody-at-all/x"),
+        (["--set", LARGE], "image_training_batch_size = 9000"),
         (["--set", "image_lr=1"], "image_lr"),
     ],
     ids=lambda value: str(value),

@@ -597,3 +597,24 @@ def test_exhibits_are_declared_where_a_notebook_begins_and_only_there(tmp_path: 
     computed = write_notebook(path, "seed = 0", begin.format(", exhibits=names"))
     with pytest.raises(refusal.Refusal, match="exhibits=names: allowed is a list of names"):
         declared_exhibits(computed)
+    by_place = write_notebook(path, "seed = 0", begin.format(", ['a']"))
+    assert declared_exhibits(by_place) == ("a",)
+
+
+@pytest.mark.parametrize("value", ["None", "'main_image'", "[1]", "{'a'}", "{[]}"])
+def test_exhibits_that_are_no_list_of_names_are_refused(value: str, tmp_path: Path) -> None:
+    begin = f"study = notebook.begin(globals(), exhibits={value})"
+    path = write_notebook(tmp_path / "01_x.ipynb", "seed = 0", begin)
+    with pytest.raises(refusal.Refusal, match=r"01_x.ipynb: exhibits=.*: allowed is a list of "):
+        declared_exhibits(path)
+
+
+def test_a_magic_in_the_cell_that_begins_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    begin = "study = notebook.begin(globals())\n%matplotlib inline"
+    write_notebook(tmp_path / "01_x.ipynb", "seed = 0", begin)
+    code = command.main(["--set", f"results_folder={tmp_path}", "--dry-run"], tmp_path)
+    assert code == refusal.BAD_ARGUMENTS
+    told = "01_x.ipynb: the cell with notebook.begin is not plain Python (line 2: %matplotlib inl"
+    assert told in capsys.readouterr().err
