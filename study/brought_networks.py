@@ -42,8 +42,8 @@ class Brought:
     card: what is known of the network.
     sha256: a hash of the weights; for the caller's network, the hash that `bring` makes.
     origin: where the network comes from, and the beginning of a SHA-256 of the weights, such as
-        `shipped:1a2b3c4d5e6f`. For a FOLDER the hash is of the weights and the card. For the
-        caller's network the origin begins with the network's name.
+        `shipped:1a2b3c4d5e6f`. For a FOLDER the hash is of the weights, and of the network and the
+        training on the card. For the caller's network the origin begins with the network's name.
     """
 
     model: nn.Module
@@ -62,10 +62,10 @@ def bring(model: nn.Module, name: str) -> Brought:
     - the attributes of its modules, their hooks, and functions that were put on them
     - the code of its classes, except those of torch and torchvision
 
-    Attributes of the types in SIMPLE, and tuples of them, count by their `repr`, all others by
-    their contents as class_hash says. An attribute of an unknown class counts by its class, and by
-    its `repr` where that names no place in memory. If two networks differ in nothing else, give
-    them different names.
+    Attributes of the types in SIMPLE, and tuples of them, count by their `repr`. All others count
+    by their contents, if they are of a type that `class_hash` can look into. Any other object
+    counts by its class, and by its `repr` unless this holds an address in memory (`at 0x…`). Two
+    networks that differ only in what is not hashed get the same key: give them different names.
 
     Raises NetworkError if `name` is empty or is that of another kind of networks (OTHER_ORIGINS).
     """
@@ -124,7 +124,13 @@ def fitting(brought: Brought, dataset: Dataset, domain: Domain) -> nn.Module:
             f"{brought.origin} returns logits of shape {tuple(logits.shape)} for {len(x)} examples"
         )
         raise NetworkError(f"{shape}; {dataset.name} has {dataset.classes} classes")
-    for name, each in (("logits", logits), ("auxiliary logits", outputs.auxiliary)):
+    a = outputs.auxiliary
+    if a is not None and a.shape != logits.shape:
+        raise NetworkError(
+            f"{brought.origin} returns auxiliary logits of shape {tuple(a.shape)}, and logits of "
+            f"shape {tuple(logits.shape)}; both must have the same shape"
+        )
+    for name, each in (("logits", logits), ("auxiliary logits", a)):
         if each is not None and not each.amax(1).isfinite().all():
             raise NetworkError(
                 f"{brought.origin} returns {name} that are not finite; allowed are numbers, and −∞ "
@@ -166,8 +172,9 @@ def _hash_entry(value: object) -> str:
 def _held_by(module: nn.Module) -> dict[str, object]:
     """Return the attributes of a module that are not simple, such as lists, by name.
 
-    Of a module of torch or torchvision only tuples are returned. Its other attributes follow from
-    its parameters and its `repr`.
+    Of a module of torch or torchvision only tuples, lists, dictionaries and sets are returned,
+    except those with a name that begins with `_`. Its other attributes follow from its parameters
+    and its `repr`.
     """
     usual = vars(nn.Module())
     is_of_torch = not _code_of_class(type(module))
@@ -176,8 +183,15 @@ def _held_by(module: nn.Module) -> dict[str, object]:
         for name, value in sorted(vars(module).items())
         if name not in usual
         and not _is_simple(value)
-        and (isinstance(value, tuple) or not is_of_torch)
+        and (not is_of_torch or _is_put_on(name, value))
     }
+
+
+def _is_put_on(name: str, value: object) -> bool:
+    """Return whether an attribute of a module of torch may be the user's, or differ between two
+    modules with the same `repr`, such as the window of a Swin transformer.
+    """
+    return isinstance(value, tuple | list | dict | set) and not name.startswith("_")
 
 
 def _hooks_of(module: nn.Module) -> list[object]:

@@ -82,7 +82,8 @@ def recognise(
 def check_normalization(brought: Brought, model: nn.Module, dataset: Dataset) -> None:
     """Refuse a network that gets images under a normalisation that it did not learn with.
 
-    model: the network, which takes the dataset's prepared images.
+    model: the network, which takes the dataset's prepared images. Here it gets clean test images
+        of the same size, under each normalisation.
 
     Raises NetworkError if the network errs on far fewer of the first clean test images under
     another of INPUT_NORMALIZATIONS. A network is accepted as it is if it errs on at least half of
@@ -92,7 +93,12 @@ def check_normalization(brought: Brought, model: nn.Module, dataset: Dataset) ->
         return
     own = normalization_of(model)
     mean, deviation = SCALINGS[dataset.options.input_scaling]
-    asked = own or Normalization((mean,), (deviation,))
+    asked = Normalization((mean,), (deviation,))
+    if own is not None:  # The network normalises the scaled images once more.
+        asked = Normalization(
+            tuple(mean + deviation * each for each in own.mean),
+            tuple(deviation * each for each in own.deviation),
+        )
     digest = brought.sha256
     count = min(KNOWN_IMAGES, len(dataset.test.y))
     wrong = _clean_errors(model, asked, own, digest, dataset)
@@ -141,7 +147,7 @@ def _clean_errors(
         wrong = 0
         with torch.no_grad():
             for images, labels in zip(x.split(16), y.split(16), strict=True):
-                seen = before(images.float() / 255)
+                seen = dataset.resize(before(images.float() / 255))
                 if own is not None:
                     # The input from which the model's own normalisation makes `seen`.
                     undone = Normalize(own).to(x.device)

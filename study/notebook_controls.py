@@ -60,7 +60,8 @@ def controls(study: Study) -> Any:
             options=sorted({*SIZES, study.batch_size}), value=study.batch_size, description="batch"
         ),
     }
-    if isinstance(section, ImageSection):
+    has_severities = len(study.dataset_name.vocabulary.severities) > 1
+    if isinstance(section, ImageSection) and has_severities:
         fields["severity"] = ipywidgets.IntSlider(section.severity, 1, 5)
 
     def show(method: str, **changes: Any) -> None:

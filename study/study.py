@@ -14,6 +14,7 @@ from cascadetta_lib.data import load_dataset
 from cascadetta_lib.data.base import Dataset, Modality, Options
 from cascadetta_lib.evaluation.batch_variance import LayerErrors
 from cascadetta_lib.models import normalized
+from cascadetta_lib.models.input_normalization import normalization_of
 from study.brought_networks import Brought, bring
 from study.checkpoints import Checkpoint, Context, check_theorem_of, load_or_train
 from study.provenance import choose_device
@@ -90,16 +91,25 @@ class Study:
         normalization: the normalisation of images with which the network learned: a name such as
             "imagenet", a pair (mean, deviation), or a configuration of timm or torchvision
             (models.input_normalization.read_normalization). None: the network takes the images as
-            the study scales them (`input_scaling`), from −1 to 1 by default.
+            the study scales them (`input_scaling`), from −1 to 1 by default. A network that
+            `models.normalized` made needs None, and takes images from 0 to 1.
 
-        Raises ValueError for any other `normalization`, and for one of text or speech. Raises
+        Raises ValueError for any other `normalization`, for one of text or speech, and for one of a
+        network that `models.normalized` made. Raises
         NetworkError for a name that cannot be used. A run raises NetworkError if the network's
         errors on clean images show that it learned with another normalisation.
         """
+        own = normalization_of(model)
         if normalization is None:
-            other = self._with(self.settings)
+            # A network that `normalized` made takes images from 0 to 1.
+            other = self._with(self.settings) if own is None else self.varied(input_scaling="unit")
             other.brought = bring(copy.deepcopy(model), name)
             return other
+        if own is not None:
+            raise ValueError(
+                f"normalization = {normalization!r}: the network already normalises its images, by "
+                f"the mean {own.mean} and the deviation {own.deviation}; pass None"
+            )
         if self.modality != "image":
             raise ValueError(
                 f"normalization = {normalization!r}: only images have one; pass None for "

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from conftest import seeded
 from PIL import Image, ImageOps
 from torch import Tensor
 from torchvision.transforms import functional as TF
@@ -239,3 +240,15 @@ def test_the_order_of_cotta_s_colours_counts(pictures: Tensor) -> None:
     assert torch.allclose(
         gamma_first, TF.adjust_brightness(TF.adjust_gamma(x, 0.7), 0.6), atol=1e-4
     )
+
+
+@pytest.mark.parametrize("name", ["rotate", "shear_x", "shear_y"])
+def test_an_image_that_is_not_square_is_rotated_and_sheared_as_a_square_one(name: str) -> None:
+    """A square picture inside a black frame of twice the width, or of twice the height."""
+    square = torch.zeros(2, 3, 32, 32)
+    square[..., 10:22, 10:22] = torch.rand(2, 3, 12, 12, generator=seeded(0)) * 200
+    wide = torch.nn.functional.pad(square, (16, 16, 0, 0))
+    high = torch.nn.functional.pad(square, (0, 0, 16, 16))
+    expected = one_operation(square, name, 0.7)
+    assert torch.equal(one_operation(wide, name, 0.7)[..., 16:48], expected)
+    assert torch.equal(one_operation(high, name, 0.7)[..., 16:48, :], expected)

@@ -640,3 +640,34 @@ def test_a_network_without_finite_logits_is_not_told_to_learn_more_slowly(
     for name, words in told.items():
         with pytest.raises(ValueError, match=words):
             Evaluator(METHODS[name](network), dataset, STREAM, 11).run()
+
+
+class Counting(nn.Module):
+    """Normalises by running statistics in plain attributes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mean = torch.zeros(1)
+        self.batches = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.batches += 1
+        self.mean = self.mean + (x.mean() - self.mean) / self.batches
+        return x - self.mean
+
+
+@pytest.mark.parametrize("measured", [{"transfer": True}, {"source_agreement": True}])
+def test_errors_are_the_same_whatever_is_measured_beside_them(
+    tmp_path: Path, measured: dict[str, bool]
+) -> None:
+    """Of a network whose forward pass changes plain attributes, too."""
+    dataset = make_blobs(tmp_path, test_size=12)
+
+    def batches(transfer: bool = False, **options: Any) -> pd.DataFrame:
+        model = nn.Sequential(Counting(), network_for("tent"))
+        method = METHODS["tent"](model, learning_rate=0.05)
+        evaluator = Evaluator(method, dataset, STREAM, BATCH, **options)
+        return evaluator.run(transfer=transfer).batches
+
+    compared = ["errors", "entropy_main"]
+    assert batches(**measured)[compared].equals(batches()[compared])

@@ -1143,6 +1143,13 @@ def test_collapse_is_told_of_the_epoch_that_was_kept(last: dict[str, float], sai
     assert row["θ_a"] == said and row["seconds"] == "4" and row["epoch kept"].endswith("of 2")
 
 
+def test_a_table_of_epochs_without_seconds_is_shown() -> None:
+    untimed = histories().drop(columns="seconds")
+    parts = histories_of.training_parts("training", untimed)
+    shown = Shown(EXHIBITS["training_image"], "digits", parts)
+    assert content(shown, "training-table").loc["meta, seed 0", "seconds"] == "–"
+
+
 @pytest.mark.parametrize("trained_here", [True, False])
 def test_checkpoints_are_shown_before_any_run(trained_here: bool) -> None:
     study = Study(SETTINGS)
@@ -1316,9 +1323,12 @@ def test_the_table_of_speed_has_no_run_that_took_another_pass_per_batch() -> Non
     study = Study(settings := quick(image_methods=["tent", "cascade"]))
     longer = made_up_run(study.varied(source_agreement=True), "tent", Numbers(seconds=9.0))
     shorter = made_up_run(study, "cascade", Numbers(seconds=6.0))
+    also_plain = made_up_run(study, "tent", Numbers(seconds=3.0))
     shown = EXHIBITS["speed"].show(stored(settings, [longer, shorter]))
     assert list(content(shown, "speed").index.get_level_values("method")) == ["Cascade"]
     assert LEFT_OUT in shown.lines
+    both = EXHIBITS["speed"].show(stored(settings, [longer, shorter, also_plain]))
+    assert set(content(both, "speed").index.get_level_values("method")) == {"Cascade", "Tent"}
     alone = EXHIBITS["speed"].show(stored(settings, [longer]))
     assert not alone.parts and LEFT_OUT in alone.lines
 

@@ -173,7 +173,9 @@ def test_what_targets_of_ones_own_do_not_make_is_said_and_not_asked_for(
     assert why_not["gradual"] == (
         "Not made: folder-pets has no stream gradual; it has domains of its own."
     )
-    assert "by which rates are chosen" in why_not["comparison"]
+    assert "rates are chosen" in why_not["comparison"]
+    for name in ("severity", "cascade_parts"):
+        assert why_not[name] == "Not made: the domains of folder-pets have no severities."
     assert "main_image" not in why_not and "recurring" not in why_not
     missing = without_runs(list(shown.values()))
     assert shown["main_image"].exhibit.title in missing

@@ -34,6 +34,7 @@ from cascadetta_lib.data import (
     load_dataset,
     tiny_imagenet,
 )
+from cascadetta_lib.data import dataset as dataset_decorator
 from cascadetta_lib.data.base import (
     DataMissing,
     Options,
@@ -915,3 +916,12 @@ def test_a_walk_needs_generated_corruptions(tmp_path: Path) -> None:
     archive = Archive(lambda name, severity, count: dataset.test, "0" * 64, recognised=True)
     with pytest.raises(ValueError, match="fog_to_snow is a walk .* Move the archive out of the"):
         replace(dataset, archive=archive).domain("fog_to_snow", 3)
+
+
+def test_a_cell_that_registers_a_dataset_can_run_again() -> None:
+    cell = "@dataset('of a cell', 'image')\ndef load(argument, options): ...\n"
+    with DATASETS.replaced("digits", DATASETS["digits"]):  # restores the table afterwards
+        for _ in range(2):
+            exec(cell, {"dataset": dataset_decorator, "__name__": "cell"})
+        with pytest.raises(ValueError, match="another dataset is already named 'of a cell'"):
+            exec(cell, {"dataset": dataset_decorator, "__name__": "other cell"})

@@ -21,6 +21,7 @@ import pytest
 import torch
 from conftest import write_npz
 from torch import nn
+from torchvision.models.swin_transformer import ShiftedWindowAttention
 
 from cascadetta_lib.code import code_hash, files_of
 from cascadetta_lib.methods import METHODS, code_of
@@ -648,3 +649,12 @@ def test_the_code_of_a_run_has_all_that_measures_it() -> None:
     names = {path.name for path in files_of(MEASURING_MODULES)}
     assert {"evaluator.py", "alarm.py", "distance.py", "cost.py"} <= names
     assert "settings.py" not in {path.name for path in files_of(LOADING_MODULES)}
+
+
+def test_a_list_of_a_module_of_torchvision_is_part_of_its_key() -> None:
+    """The window of a Swin transformer is in neither its weights nor its repr."""
+    one = ShiftedWindowAttention(8, [4, 4], [2, 2], 2)
+    other = copy.deepcopy(one)
+    assert bring(one, "swin").origin == bring(other, "swin").origin
+    other.shift_size = [0, 0]
+    assert bring(one, "swin").origin != bring(other, "swin").origin

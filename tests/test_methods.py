@@ -655,7 +655,12 @@ def test_a_batch_that_is_not_finite_spoils_nothing(name: str) -> None:
             label = re.escape(method.label)
             with pytest.raises(ValueError, match=f"{label}: the batch or the network gave NaN or"):
                 method(bad)
-        assert same(snapshot(method), before)
+        after = snapshot(method)
+        if "bank" in before:  # its free places may hold anything
+            count = len(method.kept)
+            after["bank"] = after["bank"][:count]
+            before["bank"] = before["bank"][:count]
+        assert same(after, before)
         method.reset()
         undisturbed.reset()
         assert torch.equal(method(x), undisturbed(x))

@@ -385,7 +385,7 @@ def refusal(kind: str, name: str) -> str | None:
     if kind == "scales by a parametrisation" and learns:
         return "remove_parametrizations to the layer, or use adabn or cotta"
     if kind == "float16" and name not in STILL:
-        return "use model.float()"
+        return "model.float()"
     if kind in ("extra state", *COMPUTED_AGAIN) and name == "eata":
         return "use eta"
     if kind in COMPUTED_AGAIN and name == "sar":

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from cascadetta_lib import adapt
+from cascadetta_lib import METHODS, adapt
 from cascadetta_lib.losses import (
     describe,
     entropy,
@@ -265,6 +265,63 @@ def test_a_reset_restores_state_in_plain_attributes() -> None:
     inside = next(part for part in adapted.modules() if isinstance(part, InputNorm))
     assert (inside.batches, inside.mean.item(), inside.deviation) == (0, 0, None)
     assert torch.equal(adapted(source), first)
+
+
+class Lazy(nn.Module):
+    """Fills its buffers in the first forward pass."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", None)
+        self.register_buffer("scale", None, persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.seen is None:
+            self.seen, self.scale = x.mean(), x.std()
+        return (x - self.seen) / self.scale
+
+
+def test_a_reset_empties_buffers_that_a_forward_pass_filled() -> None:
+    torch.manual_seed(0)
+    lazy = Lazy()
+    model = nn.Sequential(lazy, nn.Linear(12, 8), nn.BatchNorm1d(8), nn.Linear(8, 3))
+    adapted = adapt(model, "tent")
+    adapted(torch.randn(16, 12))
+    inside = next(part for part in adapted.modules() if isinstance(part, Lazy))
+    assert inside.seen is not None and inside.scale is not None
+    adapted.reset()
+    assert inside.seen is None and inside.scale is None
+
+
+class Tied(nn.Module):
+    """Predicts by a plain attribute that is the memory of a layer's weight."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(12)
+        self.fc = nn.Linear(12, 3, bias=False)
+        self.table = self.fc.weight.data
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.norm(x) @ self.table.T + 0 * self.fc(x)
+
+
+def test_an_attribute_that_is_the_memory_of_a_weight_stays_so() -> None:
+    torch.manual_seed(0)
+    method = METHODS["cotta"](Tied(), learning_rate=0.1, copies=None)
+    for _ in range(2):
+        method.step(torch.randn(16, 12))
+        assert torch.equal(method.model.table, method.model.fc.weight)
+        method.reset()
+
+
+def test_an_attribute_that_is_changed_in_place_is_restored_in_place() -> None:
+    module = nn.Sequential(InputNorm())
+    kept = module[0].mean
+    snapshot = Snapshot(module)
+    module[0].mean += 1
+    snapshot.restore(module)
+    assert module[0].mean is kept and kept.item() == 0
 
 
 def test_an_architecture_that_there_is_not_is_refused() -> None:

@@ -158,6 +158,30 @@ def test_a_brought_network_that_learned_with_another_normalisation_is_refused(
     assert run.batches["errors"].sum() < 8
 
 
+def test_a_network_that_begins_with_its_normalisation_takes_images_from_0_to_1(
+    study: Study,
+) -> None:
+    network = normalized(Quarters(), (0.5, 0.5))
+    alone = study.bring(network, "mine").run("erm")
+    assert alone.batches["errors"].sum() < 8
+    beside = study.bring(Quarters(), "other", normalization=(0.5, 0.5)).run("erm")
+    assert alone.batches["errors"].tolist() == beside.batches["errors"].tolist()
+    with pytest.raises(ValueError, match="already normalises its images, by the mean .*pass None"):
+        study.bring(network, "mine", normalization="imagenet")
+
+
+def test_the_normalisation_is_checked_at_the_size_of_the_networks_images(tmp_path: Path) -> None:
+    class OfOneSize(Quarters):
+        def forward(self, x: Tensor) -> Tensor:
+            assert x.shape[-1] == 64, "as a vision transformer asserts"
+            return super().forward(nn.functional.avg_pool2d(x, 2))
+
+    dataset = make_blobs(tmp_path)
+    dataset.input_size = 64
+    network = OfOneSize().eval()
+    check_normalization(bring(network, "mine"), network, dataset)
+
+
 def test_a_few_images_do_not_tell_which_normalisation_a_network_learned_with(
     tmp_path: Path,
 ) -> None:

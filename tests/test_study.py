@@ -446,6 +446,12 @@ def test_a_network_of_other_classes_or_inputs_is_refused_before_it_runs(study: S
         NetworkError, match=r"mine:\w+ cannot take inputs of shape \(2, 3, 32, 32\): .*3072"
     ):
         study.bring(nn.Sequential(nn.Flatten(), nn.Linear(3 * 64 * 64, 10)), "mine").run("erm")
+    odd = Cascade(nn.Flatten(), nn.Linear(3 * 32 * 32, 10), nn.Linear(10, 4))
+    with pytest.raises(NetworkError, match=r"auxiliary logits of shape \(2, 4\), and logits of"):
+        study.bring(odd, "mine").run("erm")
+    flat = Cascade(nn.Flatten(), nn.Linear(3 * 32 * 32, 10), nn.Sequential(nn.Flatten(0)))
+    with pytest.raises(NetworkError, match=r"auxiliary logits of shape \(20,\), and logits of"):
+        study.bring(flat, "mine").run("erm")
     with pytest.raises(NetworkError, match=r"mine:\w+: .*logits of shape \(2, 1\); allowed is"):
         study.bring(own_network(1), "mine").run("tent")
     assert not list(study.store.folder.glob("runs/*/entry.json"))

@@ -115,9 +115,10 @@ def _affine(x: Tensor, operation: Tensor, magnitude: Tensor) -> Tensor:
     down = (translate_y * height / 3).trunc() * 2 / height
     cos = angle.cos()
     sin = angle.sin()
-    theta = torch.stack([cos, -sin + 0.3 * shear_x, right, sin + 0.3 * shear_y, cos, down], 1).view(
-        -1, 2, 3
-    )
+    # A step of one coordinate along y is height/width times as long as one along x.
+    along_y = (-sin + 0.3 * shear_x) * (height / width)
+    along_x = (sin + 0.3 * shear_y) * (width / height)
+    theta = torch.stack([cos, along_y, right, along_x, cos, down], 1).view(-1, 2, 3)
     grid = functional.affine_grid(theta, list(x.shape), align_corners=False)
     return functional.grid_sample(
         x, grid, mode="bilinear", padding_mode="zeros", align_corners=False

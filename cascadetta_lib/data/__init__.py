@@ -33,13 +33,14 @@ Folder = Literal["must", "may", "none"]
 Load = Callable[[str, Any], Dataset]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Entry:
     """What is registered under the name of a dataset.
 
     folder: whether a folder or file "must" follow the name, as in `npz:FOLDER`, "may" follow it, or
         "none" is allowed.
-    real: False for made-up data, with which everything can be tried without a download.
+    real: False for embedded data, with which everything can be tried without a download. Some of
+        them are made up.
     own: whether the folder holds the user's own data. If so, tables show the folder's name.
     batch_size: the paper's batch size at test time.
     load: called as `load(folder, options)`; the folder is "" if the name has none.
@@ -53,6 +54,10 @@ class Entry:
     batch_size: int
     load: Load
     vocabulary: Callable[[str], Vocabulary] | None = None
+
+    def __repr__(self) -> str:
+        """Return a text that stays the same when a notebook's cell registers the loader again."""
+        return f"dataset loaded by {self.load.__module__}.{self.load.__qualname__}"
 
 
 DATASETS: Registry[Entry] = Registry("dataset", __name__)

@@ -207,10 +207,14 @@ class ImageDataset(Dataset):
         scaled = ((x.float() / 255 - mean) / deviation).contiguous(
             memory_format=torch.channels_last
         )
+        return self.resize(scaled)
+
+    def resize(self, x: Tensor) -> Tensor:
+        """Resize floating-point images bilinearly to the network's `input_size`, if it is set."""
         if self.input_size is None:
-            return scaled
+            return x
         return functional.interpolate(
-            scaled, (self.input_size, self.input_size), mode="bilinear", align_corners=False
+            x, (self.input_size, self.input_size), mode="bilinear", align_corners=False
         )
 
     @property

@@ -42,6 +42,7 @@ from cascadetta_lib.methods import Method
 from cascadetta_lib.methods.refusals import MASKING_REMEDY, values_per_channel
 from cascadetta_lib.models import Outputs
 from cascadetta_lib.models.remembered_statistics import keep_statistics, remember, statistics_of
+from cascadetta_lib.models.snapshot import keep_state
 from cascadetta_lib.progress import progress
 
 Record = dict[str, Any]
@@ -327,10 +328,11 @@ class Evaluator:
         number.
 
         No parameter is updated. BatchNorm keeps the method's mode, and the batches are the
-        stream's. Remembered statistics change from batch to batch and are restored at the end.
+        stream's. Remembered statistics change from batch to batch. They are restored at the end, as
+        are the network's buffers and plain attributes.
         `run` calls this while it holds the examples.
         """
-        with keep_statistics(self.method):
+        with keep_statistics(self.method), keep_state(self.method.model):
             return _accuracy_by_domain(self._pass(stretch, self._predict))
 
     def _batches_of(self, held: Examples) -> list[Batch]:

@@ -6,6 +6,7 @@ from torch import Tensor
 from cascadetta_lib.methods import Method
 from cascadetta_lib.models import as_outputs
 from cascadetta_lib.models.remembered_statistics import statistics_of
+from cascadetta_lib.models.snapshot import PlainAttributes
 
 
 class SourceAgreement:
@@ -23,8 +24,8 @@ class SourceAgreement:
 
     Make this object immediately after `method.reset()`. A call takes one forward pass of the
     network: the source's values are written into the network for the pass, and then the method's
-    again. So the call leaves the method as it was. No second network is built, because not every
-    network can be copied.
+    again. Plain attributes that the pass changes are restored, too. So the call leaves the method
+    as it was. No second network is built, because not every network can be copied.
     """
 
     def __init__(self, method: Method) -> None:
@@ -40,11 +41,13 @@ class SourceAgreement:
         x: the batch, (B, …). z: the method's logits, (B, C).
         """
         adapted = _copies(self.tensors)
+        attributes = PlainAttributes(self.model.modules())
         _write(self.source, self.tensors)
         try:
             predicted = as_outputs(self.model(x)).main.argmax(1)
         finally:
             _write(adapted, self.tensors)
+            attributes.restore()
             # Drop the statistics of the source's pass, or `remember` would store them.
             for statistics in statistics_of(self.model):
                 statistics.seen = None

@@ -14,6 +14,7 @@ from cascadetta_lib.losses import at_least_float32, probabilities
 from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.augmented_copies import WithCopies
 from cascadetta_lib.methods.statistics_memory import WithMemory
+from cascadetta_lib.methods.updates import finite_logits
 from cascadetta_lib.models import Outputs, as_outputs, parameters_of_z
 
 TEACHER_MOMENTUM = 0.999
@@ -76,7 +77,8 @@ class CoTTA(WithCopies, WithMemory):
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs]:
         target = self.target(x)
         student = at_least_float32(as_outputs(self.model(x)).main)
-        return F.cross_entropy(student, probabilities(target.main)), target
+        loss = F.cross_entropy(finite_logits(student), probabilities(target.main))
+        return loss, target
 
     def update(self, x: Tensor) -> Outputs | None:
         outputs = super().update(x)

@@ -9,6 +9,15 @@ from cascadetta_lib.methods.refusals import Checks, scales_and_shifts
 from cascadetta_lib.models import Outputs
 
 
+def finite_logits(z: Tensor) -> Tensor:
+    """Return logits (B, C) with the lowest number in place of −∞, which masks a class.
+
+    So a cross-entropy whose target has no share of a masked class is a number, and not 0·(−∞). Its
+    gradient is the same.
+    """
+    return z.masked_fill(z.isneginf(), torch.finfo(z.dtype).min)
+
+
 class Updates(Facts, nn.Module):
     """Update the model by one step of an optimiser per batch.
 

@@ -17,6 +17,7 @@ from cascadetta_lib.methods import METHODS
 from cascadetta_lib.methods.augmented_copies import WithCopies
 from cascadetta_lib.methods.bank import WithBank
 from cascadetta_lib.methods.statistics_memory import WithStatistics
+from cascadetta_lib.methods.updates import finite_logits
 from cascadetta_lib.models import Outputs, as_outputs
 from cascadetta_lib.models.remembered_statistics import MovingStatistics, remember, statistics_of
 
@@ -135,7 +136,7 @@ class RoTTA(WithCopies, WithBank, WithStatistics):
         timeliness = x.new_tensor(
             [(one.arrival - self.arrived) / self.bank_size for one in self.kept]
         ).sigmoid()
-        z = at_least_float32(student.main)
+        z = finite_logits(at_least_float32(student.main))
         return (timeliness * F.cross_entropy(z, target, reduction="none")).mean(), student
 
     def copy_of(self, x: Tensor) -> Tensor:

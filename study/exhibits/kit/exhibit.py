@@ -35,10 +35,13 @@ class Exhibit(Described, ABC):
     once: whether the exhibit is made only at the profile's first seed.
     of_several: whether the exhibit compares networks of several pre-trainings. If so, it cannot be
         made for a network that the user brings (Study.bring).
+    by_severity: whether the exhibit compares severities. If so, it is not made for domains of the
+        user's own, which have none.
     """
 
     once: ClassVar[bool] = False
     of_several: ClassVar[bool] = False
+    by_severity: ClassVar[bool] = False
 
     def __repr__(self) -> str:
         """Return a text that stays the same when a notebook's cell defines the class again."""
@@ -68,13 +71,15 @@ class Exhibit(Described, ABC):
         if it is made.
 
         It is not made if `made_on` excludes the dataset, or if a dataset with domains of its own
-        lacks a stream that the exhibit runs on.
+        lacks a stream that the exhibit runs on, or severities that it compares.
         """
         name = settings.datasets(self.modality)[0]
         if not self.made_on(name.title):
             return "Not made on this dataset."
         if name.entry.vocabulary is None:  # The dataset has the domains of its modality.
             return ""
+        if self.by_severity and len(name.vocabulary.severities) == 1:
+            return f"Not made: the domains of {name.title} have no severities."
         lacking = lacking_stream(self.points(settings), name.vocabulary)
         if lacking:
             return f"Not made: {name.title} has no stream {lacking}; it has domains of its own."

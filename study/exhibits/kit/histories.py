@@ -77,9 +77,14 @@ def _kept_table(histories: pd.DataFrame) -> pd.DataFrame:
             "epoch kept": f"{kept['epoch']} of {epochs['epoch'].max()}",
             **numbers,
             "θ_a": state_of_auxiliary(kept),
-            "seconds": number(epochs["seconds"].sum(), 0),
+            "seconds": number(_seconds(epochs), 0),
         }
     return pd.DataFrame(rows).T.rename_axis("pre-training")
+
+
+def _seconds(epochs: pd.DataFrame) -> float:
+    """Return how long a training took; NaN if its table of epochs does not say it."""
+    return float(epochs["seconds"].sum()) if "seconds" in epochs else np.nan
 
 
 def _smoothing(histories: pd.DataFrame) -> str:

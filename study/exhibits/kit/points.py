@@ -148,7 +148,11 @@ def methods_without(settings: Settings, names: Sequence[str]) -> list[str]:
 
 
 def severity_points(settings: Settings, methods: Sequence[str]) -> list[Point]:
-    """Return points of these methods at every severity."""
+    """Return points of these methods at every severity; none if the dataset's domains have no
+    severities.
+    """
+    if len(settings.datasets("image")[0].vocabulary.severities) == 1:
+        return []
     points = []
     for level in range(1, 6):
         points += points_with_transfer(settings, methods, reduced(settings, severity=level))

@@ -25,6 +25,7 @@ class CascadeParts(Sweep):
     paper = ("tab:effect-theta-a", "variant")
     reference = CASCADE
     of_several = True
+    by_severity = True
     contrasts = [(CASCADE, METHODS[name].label) for name in (TRAINED_WITHOUT, *AT_TEST_TIME)]
     note = "E (%). The paper has numbers of this on Tiny-ImageNet-C alone."
 

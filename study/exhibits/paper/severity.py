@@ -19,6 +19,7 @@ class Severity(Sweep):
     title = "Every severity"
     question = "Does the ranking hold where the corruptions are weaker?"
     over = "severity"
+    by_severity = True
     paper = ("tab:add-result", "method")
 
     def points(self, settings: Settings) -> list[Point]:

@@ -67,7 +67,7 @@ class Uncertainty(Exhibit):
                 draw_level(axes, column, classes)
             axes.set(title=title, xlabel=label, ylabel="")
         legend(figure)
-        note = f"Left: means over {BIN} batches of a domain, if it has as many. "
+        note = f"Left: means over {BIN} batches of a domain, if it has at least {2 * BIN}. "
         if len(differences):
             note += (
                 f"All methods see the batches in one order, and {ADABN} learns nothing: the "
