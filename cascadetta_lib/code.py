@@ -53,7 +53,8 @@ def files_of(modules: Iterable[str]) -> set[Path]:
     """Return the files that `code_hash` hashes for `modules`.
 
     These are the files of `modules`, of the modules in IN_EVERY_HASH, and of all imports that count
-    (`_counts`). Beside the `__init__.py` of a package its DATA_FILES are added.
+    (`_counts`). With the `__init__.py` of a package, the files in its folder whose ending is in
+    DATA_FILES are added.
     """
     waiting = [*modules, *(f"{PACKAGE}.{name}" for name in IN_EVERY_HASH)]
     seen = {f"{PACKAGE}.{name}" for name in MAKES_NO_NUMBER}
@@ -151,8 +152,9 @@ def class_hash(kind: type) -> str:
     The same code gives the same hash in another process. Comments and the docstrings of functions
     and of the module's own classes do not count. Base classes and the metaclass count as if the
     class used them. Of the objects that the class uses, these count by their contents: plain
-    values, tuples, lists, sets, dictionaries, arrays, tensors, modules of torch, partial, cached
-    and dispatched functions, bound methods, and instances of the module's own classes. Any other
+    values, tuples, lists, sets, dictionaries, arrays, tensors, nn.Modules, functions under
+    functools' partial, cache, cached_property and singledispatch, bound methods, and instances of
+    the module's own classes. Any other
     object counts by its class, and by its `repr` if that contains no address in memory. If it comes
     from a file of the user's own, it also counts by that file.
     """

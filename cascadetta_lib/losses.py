@@ -55,8 +55,8 @@ def entropy_of_mean(logits: Tensor) -> Tensor:
 
     The entropy is 0 if all examples are predicted as the same class with certainty.
     """
-    # Logarithms are used because the gradient of −p·ln p is infinite at p = 0. The mean of a
-    # collapsed head rounds to 0.
+    # The mean is kept as a logarithm. In a collapsed head the mean probability of the other classes
+    # rounds to 0, where the gradient of −p·ln p is infinite.
     mean = log_probabilities(logits).logsumexp(0) - math.log(len(logits))
     return -(mean.exp() * mean).sum()
 

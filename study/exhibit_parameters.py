@@ -1,7 +1,7 @@
-"""The parameters of single exhibits: on how many images, at which batch sizes and at which rates
-they run.
+"""Parameters that only some exhibits use: on how many images, at which batch sizes and at which
+rates the exhibits run.
 
-A run depends on these parameters only through what an exhibit asks for.
+They are in no key. An exhibit makes ordinary parameters of its runs from them, such as `test_size`.
 """
 
 from typing import Annotated, Any
@@ -67,7 +67,10 @@ class ImageExhibitParameters(BaseModel, frozen=True, extra="forbid", allow_inf_n
         RATES, description="online learning rates that 07_collapse and 09_field choose from"
     )
     choice_size: int | None = Field(
-        None, ge=1, description="held-out images under each of four corruptions; null: all"
+        None,
+        ge=1,
+        description="held-out source images under each of the four corruptions by which learning "
+        "rates are chosen; null: all",
     )
     comparison_batch_sizes: Sizes = Field(
         (200, 16, 4, 1), description="batch sizes of the comparison in 09_field"

@@ -148,7 +148,7 @@ class Section(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     network: which network is trained.
     training: how the network is trained.
     online: how a method is run and measured.
-    exhibits: on how many images, at which rates and at which batch sizes single exhibits run.
+    exhibits: on how many images, at which rates and at which batch sizes some exhibits run.
     """
 
     modality: ClassVar[Modality]

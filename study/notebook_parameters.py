@@ -28,8 +28,8 @@ def settings_from(variables: Mapping[str, Any]) -> Settings:
     None counts as not set, unless the parameter may be None.
 
     Raises SettingsError for a value that cannot be used, and for a misspelt parameter: papermill
-    injects it too, with only a warning. A variable counts as one if it has a plain value, is no
-    parameter, and is assigned by no cell of the notebook.
+    injects it too, with only a warning. A variable is taken for a misspelt parameter if it has a
+    plain value, is no parameter, and is assigned only in cells that assign nothing but literals.
     """
     values: dict[str, Any] = {}
     own = _names_bound_by(variables.get("In", ()))

@@ -27,12 +27,14 @@ PACKAGES = ("torch", "torchvision", "numpy", "pandas")
 class NetworkOrigin:
     """Where the network of a run comes from.
 
-    origin: `trained here`, or where a brought network comes from and the beginning of a hash.
+    A network that was not trained here is shipped, published, from a folder, or the caller's.
+
+    origin: `trained here`; else the kind of the network, and the beginning of a hash.
     sha256: the hash of the network's weights; None if it was trained here.
     card: what is known of the network; None if it was trained here.
-    code_revision: the commit that trained the network here; None if it was brought.
+    code_revision: the commit that trained the network here; None if it was not trained here.
     code: the hash of the code that trained the network here, part of its key in the store; empty if
-        it was brought.
+        it was not trained here.
     """
 
     origin: str
@@ -51,7 +53,8 @@ DISTANCES_BY_BATCH = "distances are by batch"
 class Provenance:
     """What made a checkpoint or a run, beside its request.
 
-    fingerprint, domain_source, origin: of the data, see `Dataset`. The first two are in the key.
+    fingerprint, domain_source, origin: of the data, see `Dataset`. The first two are in the key of
+        a run, and the first in that of a checkpoint.
     code: the hash of the code, which is in the key.
     seconds: how long the making took.
     network: where the network of a run comes from.
@@ -172,9 +175,9 @@ def provenance(device: str, seconds: float) -> dict[str, Any]:
 
     seconds: how long the making took.
 
-    The device is a CPU's name and instructions, because numbers are rounded otherwise on other
-    CPUs. CPUs with different instructions, such as AVX2, round differently. So may CPUs of
-    different makers with the same instructions.
+    The device is a GPU's name, or a CPU's name and instructions, because numbers are rounded
+    otherwise on other CPUs. CPUs with different instructions, such as AVX2, round differently. So
+    may CPUs of different makers with the same instructions.
     """
     threads = torch.get_num_threads()
     instructions = torch.backends.cpu.get_cpu_capability()

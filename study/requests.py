@@ -1,6 +1,7 @@
 """Requests for results, and the keys under which results are stored. Nothing here reads data.
 
-A key is a hash of the whole request and of its content, which are hashes of the data and the code.
+A key is a hash of the whole request, of a hash of the data and of a hash of the code. These two
+hashes are called the *content*.
 The code is that of the library, of `make_run` and of `published_networks`. So a stored result is
 found only while the same request, data and code would make it again.
 """

@@ -103,7 +103,9 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
         "", description="where the report saves its files; empty: in the profile's results"
     )
     figures_notebooks: tuple[str, ...] = Field(
-        (), description="what is saved there too, executed, as pages for GitHub"
+        (),
+        description="notebooks whose executed pages are saved in the figures folder, too, for "
+        "GitHub",
     )
     image: ImageSection = Field(default_factory=lambda: ImageSection.model_validate({}))
     text: TextSection = Field(default_factory=lambda: TextSection.model_validate({}))

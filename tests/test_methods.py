@@ -368,7 +368,7 @@ def convolutions(*last: nn.Module, norm: nn.Module | None = None) -> nn.Sequenti
 
 
 REFUSED = [
-    ("adabn", lambda: convolutions(norm=nn.Identity()), "has no layer of nn.BatchNorm1d"),
+    ("adabn", lambda: convolutions(norm=nn.Identity()), "has no nn.BatchNorm1d"),
     ("tent", lambda: convolutions(norm=nn.Identity()), "has no normalisation layer"),
     (
         "cascade",
@@ -376,7 +376,7 @@ REFUSED = [
         "has no normalisation layer",
     ),
     ("tent", lambda: convolutions(norm=nn.BatchNorm2d(4, affine=False)), "use adabn"),
-    *((name, lambda: convolutions().half(), "use model.float()") for name in ("tent", "cotta")),
+    *((name, lambda: convolutions().half(), "with model.float()") for name in ("tent", "cotta")),
     *((name, convolutions, "use tent, or wrap") for name in METHODS if name.startswith("cascade")),
     (
         "cascade",
@@ -385,7 +385,7 @@ REFUSED = [
     ),
     ("ttt", lambda: network("meta"), "models.Parallel"),
     *(
-        (name, lambda: convolutions(norm=nn.SyncBatchNorm(4)), "give its weights to nn.BatchNorm2d")
+        (name, lambda: convolutions(norm=nn.SyncBatchNorm(4)), "each layer by nn.BatchNorm2d")
         for name in ("adabn", "tent", "cotta", "roid", "rotta", "tema")
     ),
     *(
@@ -397,12 +397,12 @@ REFUSED = [
         for name in ("cotta", "roid", "rotta")
     ),
     ("lame", convolutions, "nn.Linear, and Sequential has none; use erm"),
-    ("tema", lambda: convolutions(norm=nn.Identity()), "no layer of nn.Batch"),
+    ("tema", lambda: convolutions(norm=nn.Identity()), "has no nn.BatchNorm1d, 2d"),
     *(
         (name, lambda: convolutions(norm=nn.Identity()), "no normalisation layer")
         for name in ("roid", "rotta")
     ),
-    ("rotta", lambda: convolutions(norm=nn.GroupNorm(2, 4)), "no layer of nn.Batch"),
+    ("rotta", lambda: convolutions(norm=nn.GroupNorm(2, 4)), "has no nn.BatchNorm1d, 2d"),
     (
         "cascade_plus",
         lambda: Cascade(
@@ -439,7 +439,7 @@ def test_a_borrowed_memory_is_that_of_the_last_prediction(images: Tensor) -> Non
     for name in ("cotta", "ttt", "roid", "sar"):
         with pytest.raises(
             ValueError,
-            match="memory needs predict='after'.*BatchNorm would remember those",
+            match="memory needs predict='after'.*BatchNorm would remember",
         ):
             make(name, memory=8, predict="before")
     for name in ("cascade_plus", "adabn", "tent", "deyo"):

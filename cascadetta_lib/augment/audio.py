@@ -124,9 +124,9 @@ def spectrogram_copies(x: Tensor, count: int, generator: torch.Generator) -> Ite
     """Yield `count` augmented versions of prepared spectrograms x (B, 1, bands, frames), with a
     mask and noise.
 
-    The mask sets up to LARGEST_MASK adjacent bands, and as many frames, to the batch's mean. The
-    noise is Gaussian. All examples of a version share the mask and the noise's standard deviation,
-    as in CoTTA.
+    The mask sets up to LARGEST_MASK adjacent bands, and up to LARGEST_MASK adjacent frames, to the
+    batch's mean. The noise is Gaussian. All examples of a version share the mask and the noise's
+    standard deviation, as in CoTTA.
     """
     low, high = NOISE
     width = torch.randint(LARGEST_MASK + 1, (count, 2), generator=generator)

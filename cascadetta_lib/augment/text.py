@@ -20,8 +20,8 @@ import torch
 
 OPERATIONS = ("synonym replacement", "random insertion", "random swap", "random deletion")
 WORD = r"\w+(?:'\w+)*"
-"""The regular expression of a word in lower-case text; `don't` is one word. The features are counts
-of the same words.
+"""The regular expression of a word in lower-case text; `don't` is one word. data/reviews.py
+counts the same words.
 """
 
 FindSynonyms = Callable[[str], tuple[str, ...]]

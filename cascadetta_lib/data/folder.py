@@ -7,18 +7,18 @@
     FOLDER/classes.txt             the classes, one per line, in the order of the network's outputs
     FOLDER/source.txt              where the images are from, in its first line
 
-Beside train/ there must be test/ or targets/. If targets/ exists, its domains take the place of
-corruptions. Without train/ you name a network (`image_weights`). Without classes.txt, the classes
-are the folders of train/; without train/ as well, they are the folders of test/ and of all target
-domains. They are sorted by number if all names are whole numbers, else by name. Images in the
-subfolders of a class's folder are read too. Files and folders whose name begins with a dot are left
-out.
+If there is train/, there must also be test/ or targets/. If targets/ exists, its domains take the
+place of corruptions. Without train/ you name a network (`image_weights`). Without classes.txt, the
+classes are the folders of train/; without train/ as well, they are the folders of test/ and of all
+target domains. They are sorted by number if all names are whole numbers, else by name. Images in
+the subfolders of a class's folder are read too. Files and folders whose name begins with a dot are
+left out.
 
 Images may have any size. They must be all grey or all in colour, and are read as 8-bit RGB. All
-become squares of one side: 32, 64 or 224 pixels. The side is the smallest of the three that no
-image's shorter side exceeds, and 224 if an image exceeds them all. An image that is not such a
-square already is scaled so that its shorter side is 8/7 of the square's side. Then its centre is
-cut out. For 224 pixels, this is the usual preparation of ImageNet (256 and 224).
+become squares of one side: 32, 64 or 224 pixels. Let s be the largest of the images' shorter sides.
+The side is the smallest of the three that is s or more, or 224 if s is above 224. An image that is
+not such a square already is scaled so that its shorter side is 8/7 of the square's side. Then its
+centre is cut out. For 224 pixels, this is the usual preparation of ImageNet (256 and 224).
 
 The squares are kept as files in generated/ of the data folder. On a CPU they are read from there
 batch by batch, so memory does not grow with their number; only a mixed stream is held in memory as

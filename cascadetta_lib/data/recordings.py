@@ -27,7 +27,7 @@ NOISE = "_background_noise_"
 TEST_LIST = "testing_list.txt"
 HELD_OUT_LIST = "validation_list.txt"
 TESTED, HELD_OUT, TRAINED, REPEATED = range(4)
-"""The parts of a split, and the mark of a recording of which an earlier part has a copy."""
+"""The parts of a split. REPEATED marks a recording that a part with a smaller number has, too."""
 ENTRY = re.compile(r"[\w ]+/[\w. -]+")
 """The form of a line in a list."""
 LOUDEST = 10

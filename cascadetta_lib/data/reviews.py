@@ -5,8 +5,9 @@ A review is any labelled text. Its stored form is the number of its row in the t
 `prepare` looks the row up. Each EDA version of a training review has a row too, so domain
 randomisation only chooses another row.
 
-The features are counts of the most frequent unigrams and bigrams in the training texts. Beside the
-counts stands their mSDA, which is fitted on the rows of the training reviews only.
+The features are counts of the most frequent unigrams and bigrams in the training texts. The mSDA of
+the counts is appended to them as further features. It is fitted on the rows of the training reviews
+only.
 """
 
 import hashlib
@@ -54,7 +55,9 @@ class TextOptions(Options):
         5000, ge=1, description="how many of the source's unigrams and bigrams are counted"
     )
     msda_layers: int = Field(
-        1, ge=0, description="mSDA layers beside the counts, 0 for none; not in the paper"
+        1,
+        ge=0,
+        description="mSDA layers, whose features are appended to the counts; not in the paper",
     )
     msda_probability: float = Field(
         0.5, ge=0, lt=1, description="probability that mSDA drops a feature"
@@ -354,8 +357,8 @@ def _features(parts: Sequence[Reviews], synonyms: Synonyms, options: TextOptions
 
 
 def _with_msda(counts: Any, fitted_rows: int, options: TextOptions) -> np.ndarray:
-    """Return counts (CSR) as dense features, float32 (R, D), with their mSDA beside them. mSDA is
-    fitted on the first `fitted_rows` rows.
+    """Return counts (CSR) as dense features, float32 (R, D), to which their mSDA is appended. mSDA
+    is fitted on the first `fitted_rows` rows.
     """
     if not options.msda_layers:
         return counts.toarray()

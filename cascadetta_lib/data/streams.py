@@ -12,7 +12,8 @@ from cascadetta_lib.data.walks import WALK_STEPS, walk_name
 from cascadetta_lib.registry import nearest
 
 Order = Literal["mixed", "correlated", "mixed_correlated"]
-"""How the examples of a stream are ordered; None stands for domain after domain, as stored.
+"""How the examples of a stream are ordered. None stands for domain after domain, in the order in
+which they are stored or which an order seed draws.
 
 mixed: all domains shuffled together.
 correlated: domain after domain, with the examples of each label in runs.
@@ -26,8 +27,8 @@ ORDERS: dict[str, Order] = {
     "mixed_correlated": "mixed_correlated",
     "gradual_correlated": "correlated",
 }
-"""The order of the examples, by the name of the stream. On all other streams the examples come as
-stored.
+"""The order of the examples, by the name of the stream. On all other streams the examples come in
+the order in which they are stored, or which an order seed draws.
 """
 RESET_EACH = "reset_each"
 """The stream on which a method is reset to the source before each domain."""
@@ -45,11 +46,11 @@ STREAMS = {
     RECURRING: "the same domains again and again, round after round in one order: 20 rounds, as in "
     "PeTTA and ReservoirTTA by default",
     "gradual": "every standard domain through the severities 1 2 3 4 5 4 3 2 1 before the next "
-    "(Sec. 6.1): 135 domains of 15; for images alone",
+    "(Sec. 6.1): 15 corruptions give 135 domains; for images alone",
     "gradual_correlated": "the gradual domains, with each one's labels in runs; for images alone",
     WALK: "slowly from each standard corruption to the next and from the last to the first, after "
     "CCC (Press et al. 2023): both are applied, the first at severity 5 − s, then the second at s, "
-    "where s goes from 0.25 to 5: 300 domains of 15; for images alone",
+    "where s goes from 0.25 to 5: 15 corruptions give 300 domains; for images alone",
 }
 """The streams that have a name, each with a description of what comes."""
 

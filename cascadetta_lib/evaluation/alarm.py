@@ -28,9 +28,9 @@ LEAST_SOURCE_AGREEMENT = 0.5
 """The second signal, the moving mean of agreement with the source, rings below this level. It was
 set before any stream was looked at.
 
-The reason: a method that works changes few of the source's predictions. Wherever the source is
-right on most examples, a method that contradicts the source on most is wrong. Wherever the source
-is not, the alarm may be false.
+The reason: a method that works changes few of the source's predictions. If the source is right on
+a share r of the examples and a method contradicts it on a share c, the method is wrong on at least
+r + c − 1 of them. If the source is wrong on most examples, the alarm may be false.
 """
 OnAlarm = Literal["reset", "stop"]
 """What to do when the alarm rings: reset the method to the source, or stop learning."""

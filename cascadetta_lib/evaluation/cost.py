@@ -50,7 +50,7 @@ def cost(method: Method, batches: Sequence[Tensor]) -> dict[str, float]:
 
 def batches_along(stream: Sequence[Domain], dataset: Dataset, size: int) -> list[Tensor]:
     """Return four prepared batches from domains spread evenly along the stream. A stream of fewer
-    than four domains gives several batches of one domain.
+    than four domains gives the same batch several times.
 
     There are four because the steps of some methods differ: RoTTA updates once in 64 examples, and
     CoTTA makes copies only if it is unsure.

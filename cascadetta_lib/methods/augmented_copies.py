@@ -43,7 +43,7 @@ class WithCopies(Method):
 
     def configure_model(self) -> None:
         """Raise ValueError if images are to be augmented, and the network has convolutions but none
-        of RGB images.
+        with three input channels.
         """
         channels = [
             child.in_channels for child in self.model.modules() if isinstance(child, nn.Conv2d)

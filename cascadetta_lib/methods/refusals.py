@@ -172,7 +172,7 @@ class Checks:
 
     step_taken: whether a step has passed, with or without an update.
     gradients_checked: whether a backward pass has passed the check of gradients.
-    answers: what a GPU has not yet said of the values that `require_finite` was given.
+    answers: checks of `require_finite` whose results a GPU has not returned yet, the oldest first.
     """
 
     def __init__(self, method: type[Facts], model: nn.Module, others: Mapping[str, Any]) -> None:
@@ -260,8 +260,8 @@ class Checks:
         """Refuse a loss, or logits (B, C), that are not finite. Logits may be −∞ for some classes
         of an example, but not for all.
 
-        Nothing waits for a GPU. There the answer is read in the first step that begins after it has
-        come, and that step refuses.
+        On a GPU the step does not wait for the result. The first step that begins after the result
+        has arrived reads it, and raises the error then.
         """
         largest = values.detach().amax(-1) if values.ndim else values.detach()
         are_finite = largest.isfinite().all()

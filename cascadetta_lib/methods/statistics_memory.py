@@ -38,8 +38,8 @@ class WithStatistics(Method):
 
     @torch.inference_mode(False)
     def step(self, x: Tensor) -> Outputs:
-        """Do what Method.step does. Raises ValueError also if the prediction is not finite and
-        BatchNorm would remember the batch.
+        """Do what Method.step does. Raises ValueError also if the prediction is not finite and a
+        BatchNorm of the method blends in other statistics.
         """
         outputs = super().step(x)
         if any(statistics_of(self)):
@@ -59,9 +59,10 @@ class WithMemory(WithStatistics):
     Class attributes:
 
     memory_statistics: the class of a layer's statistics.
-    ends_with_batch: whether the last forward pass of an update is of the unchanged batch. With
-        `predict="before"` this pass is the last of a step, and BatchNorm remembers its statistics.
-        If `ends_with_batch` is False, `memory` with `predict="before"` raises ValueError.
+    ends_with_batch: whether the last forward pass of an update, in the network that predicts, is of
+        the unchanged batch at the weights before the update. With `predict="before"` this pass is
+        the last of a step, and BatchNorm remembers its statistics. If `ends_with_batch` is False,
+        `memory` with `predict="before"` raises ValueError.
     """
 
     memory: int = 0
@@ -80,7 +81,8 @@ class WithMemory(WithStatistics):
             if self.prediction_time == "before" and not self.ends_with_batch:
                 raise ValueError(
                     f"{self.label}: memory needs predict='after'; with 'before' the last forward "
-                    "pass is on other examples than the batch, and BatchNorm would remember those"
+                    "pass is on other examples, or at other weights, than those that predict, and "
+                    "BatchNorm would remember its statistics"
                 )
             self.give_statistics(partial(self.memory_statistics, examples=self.memory))
         super().configure_model()

@@ -48,7 +48,7 @@ class RememberedStatistics(TorchFunctionMode):
         self.norm = norm
         self.examples = examples
         self.seen: tuple[Tensor, Tensor] | None = None
-        """The mean and variance by which the last forward pass normalised, (C,) each."""
+        """The mean and variance to remember after the last forward pass, (C,) each."""
         self.active = False
 
     @property

@@ -48,8 +48,8 @@ class Training(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     )
     outer_loss: OuterLossName = Field(
         "release",
-        description="CE + λ·ENT at ψ', or 0.1·(CE + λ·ENT) at ψ' plus CE at ψ on the other half; "
-        "meta_ttt has the paper's",
+        description="paper: CE + λ·ENT at ψ'; release: 0.1·(CE + λ·ENT) at ψ' plus CE at ψ on the "
+        "other half; meta_ttt always has the paper's",
     )
     entropy_weight: float = Field(
         0.1,

@@ -41,7 +41,8 @@ def check_theorem(
     β:
 
     error_chain_rule: with α, and H at ψ.
-    error_as_printed: with β, and H at ψ′, over θ_a as well.
+    error_as_printed: with β, and with H at ψ′ with respect to all parameters, those of θ_a
+        included.
     error_first_order: without H.
 
     The other two errors are at α = β, so that the choice between the two rates plays no part:

@@ -1,4 +1,4 @@
-"""Count in the real sets what guesses get wrong: classes, copies and runs of labels.
+"""Count what one should not guess of the real data sets: classes, copies, and runs of one label.
 
     python -m study.tools.data_sheet [--data FOLDER] [--set NAME ...]
 

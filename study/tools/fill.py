@@ -141,8 +141,8 @@ class Table:
         return [high - low for low, high in ends]
 
     def learning(self) -> list[str]:
-        """Return the rows of methods that learn: those with a gain over AdaBN, except ERM and AdaBN
-        with a source prior.
+        """Return the rows of methods that learn: those with a number in the column `gain`, except
+        ERM and AdaBN with a source prior.
         """
         rows = [row for row in self.frame.index if self.text(row, "gain") != "–"]
         return [row for row in rows if row not in ("ERM", "AdaBN, source prior")]

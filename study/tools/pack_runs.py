@@ -5,8 +5,8 @@
     ./run_all.sh python -m study.tools.pack_runs unpack RESULTS
 
 `pack` adds the runs of results folders to the committed ones. `check` compares the table with the
-batches. `unpack` files all committed runs in a results folder. Exhibits and verdicts can then be
-drawn from this folder without making any run again.
+batches. `unpack` puts all committed runs back into a results folder. Exhibits and verdicts can then
+be drawn from this folder without making any run again.
 
 `figures/runs/runs.csv` has a row per run, and README.md beside it describes the columns. The
 batches are in `*.jsonl.xz` beside it. Each `pack` writes one such file, named by a hash of its
@@ -543,7 +543,7 @@ def check(folder: Path = FOLDER) -> int:
 
 
 def unpack(results: Path, folder: Path = FOLDER) -> int:
-    """File all packed entries in a results folder, and return how many there are.
+    """Put all packed entries back into a results folder, and return how many there are.
 
     Entries that the folder has already stay. Raises Damaged if the table does not fit the batches.
     """

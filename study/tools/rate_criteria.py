@@ -58,6 +58,7 @@ BATCH = 32
 DELTA = 0.1
 """δ of the streams with correlated labels, as in the profiles."""
 MOST_IMAGES = 1472
+"""The number of test images that the dataset is read with. No recipe takes more than 992."""
 
 
 @dataclass(frozen=True)
@@ -99,9 +100,9 @@ RECIPES = {
     "pairs, mixed and correlated": Recipe(160, "mixed_correlated", pairs=True),
     "gradual and correlated": Recipe(96, "correlated", GRADUAL_SEVERITIES),
 }
-"""The streams, of 60 to 320 batches each. The streams of pairs were added when `recurring` had
-shown that no rate collapses under one corruption at a time, on images that the network has learned
-from.
+"""The streams, of 60 to 320 batches each. The streams of pairs took the place of two of single
+corruptions when `recurring` had shown that no rate collapses under one corruption at a time, on
+images that the network has learned from.
 """
 
 

@@ -48,7 +48,7 @@ def runs_of(folder: Path) -> dict[str, Run]:
 
 def in_any_order(request: RunRequest) -> RunRequest:
     """Return a request without its order of domains and examples, and with all measurements beside
-    E and A. Requests that differ only in these give the same result.
+    E and A. For requests that differ only in these, the function returns the same request.
     """
     in_one_order = {"order_seed": None, "stream": tuple(sorted(request.stream))}
     return request.fullest.model_copy(update=in_one_order)

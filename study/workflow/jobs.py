@@ -46,7 +46,8 @@ IN_KEYS = [f"{name.replace('.', '/')}.py" for name in (RUN_MODULE, *LOADING_MODU
 NOTEBOOKS_DEPEND_ON = ("cascadetta_lib", "study/exhibits", "study/notebook.py", *IN_KEYS)
 """The code that makes numbers or pages. If it changes, every notebook runs again.
 
-The rest of `study` finds, keeps and starts results. What it asks for is in the keys of the results.
+The rest of `study` makes no number: it starts notebooks, and finds and stores results. If it asks
+for other results, these have other keys.
 """
 
 

@@ -38,8 +38,8 @@ def without_paths(text: str) -> str:
 def read(path: Path) -> NotebookNode:
     """Read an executed notebook, and tidy it for readers.
 
-    The parameters cell gets the values of the run. The cell of papermill with all values and the
-    lines of progress are left out.
+    The parameters cell gets the values of the run. Left out are the cell into which papermill puts
+    all values, and the lines of progress.
     """
     notebook = nbformat.read(path, as_version=4)
     given = dict(notebook.metadata.get("papermill", {}).get("parameters", {}))

@@ -2,15 +2,17 @@
 
 As in CCC (Press et al. 2023), each parameter is interpolated linearly between its values at the two
 neighbouring severities. At severity 0 a corruption does nothing. Of shot noise, 1/photons is
-interpolated, because the variance of the noise depends on it. Numbers of pixels, rounds and zooms,
-and the quality of JPEG, are rounded to whole numbers.
+interpolated, because the variance of the noise depends on it. Parameters
+that count something (pixels, rounds or zooms), and the quality of JPEG, are rounded.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
 SAME = None
-"""Stands in NOTHING for the value at severity 1, where the value at severity 0 does not matter."""
+"""An entry of NOTHING for a parameter that has no effect at severity 0. There the parameter has its
+value at severity 1.
+"""
 NOTHING: dict[str, tuple[float | None, ...]] = {
     "gaussian_noise": (0,),
     "shot_noise": (0,),

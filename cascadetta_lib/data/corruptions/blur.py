@@ -14,11 +14,13 @@ def defocus_blur(x: Tensor, draws: Draws, radius: float, softening: float) -> Te
     """Blur by a disk with a softened edge. The edge is softened by a Gaussian of 3×3 pixels, or of
     5×5 for a radius above 8.
 
-    Softening mirrors the disk at the border of the kernel, as in the original. The original's
-    kernel has 17×17 pixels up to a radius of 8. For a radius below 8 it is smaller here. From a
-    radius of 4 on, two empty pixels around the disk keep the mirror off its edge, so the blur is
-    the same. A smaller whole radius has one, which makes a difference below 1e-5, because its
-    softening is 0.2 or less.
+    The softening Gaussian pads the kernel by reflection, as in the original. The original's kernel
+    has 17×17 pixels up to a radius of 8. For a radius below 8 the kernel is smaller here:
+
+    - With a radius of 4 or more, two empty pixels lie between the disk and the border. Only empty
+      pixels are reflected, so the blur is the original's.
+    - With a smaller radius, one or two empty pixels lie there. If there is one, the disk's edge is
+      reflected. This changes the blur by less than 1e-5, because the softening is then 0.2 or less.
     """
     half = math.ceil(radius) + (2 if radius >= 4 else 1)
     reach = 1

@@ -39,8 +39,10 @@ FISHER_WEIGHT = 1.0
 def follow(mean: Tensor, value: Tensor, weights: Tensor) -> None:
     """Update a moving mean, in place, by the value of a batch.
 
-    A mean of 0 has had no value yet, and takes that of the batch. The mean does not change if all
-    `weights` are 0, which are those of the batch's examples, or if the value is not finite.
+    A mean of 0 has had no value yet, and takes that of the batch. The mean does not change if the
+    value is not finite.
+
+    weights: those of the batch's examples. If all are 0, the mean does not change.
     """
     moved = torch.where(mean.any(), value.lerp(mean, MOMENTUM), value)
     counts = weights.any() & value.isfinite().all()

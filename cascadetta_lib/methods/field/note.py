@@ -89,9 +89,9 @@ class NOTE(WithBank, WithStatistics):
 
     Differences from the release:
 
-    - The memory files an example under the class that is predicted together with the whole batch.
-      In the release this class is predicted for the example alone. The two classes are the same if
-      64 is a multiple of the batch size.
+    - An example is stored under the class that was predicted for it in a forward pass of the whole
+      batch. In the release it is predicted alone. The two classes are the same if 64 is a multiple
+      of the batch size.
     - The release divides the loss by the number of classes, which does not change Adam's steps.
     - The authors pre-train networks with IABN. Here IABN enters the network at test time.
     """

@@ -59,8 +59,9 @@ def comparable(
 def by_order(frame: pd.DataFrame) -> pd.DataFrame:
     """Make each order of domains and examples count as a seed.
 
-    The column `seed` then numbers the pairs of seed and order. If each objective has a single
-    network, the column `network` names the order, too, so that spreads are over orders. A table of
+    The column `seed` then numbers the pairs of seed and order. Means, spreads and n count networks.
+    If each objective has a single network, each pair of network and order gets an entry of its own
+    in the column `network`, so that they count orders. A table of
     runs in one order is returned as it is.
 
     frame: a table of `Runs.frame`.

@@ -19,7 +19,7 @@ CONFIDENCE = 0.95
 RESAMPLES = 2000
 """The number of draws in every bootstrap."""
 SINGULAR = {"batches": "batch"}
-"""What one of the values behind a mean is called, where this is more than a dropped `s`."""
+"""The singular of a name in `Estimate.over`, if dropping the final `s` does not give it."""
 LEAST_BATCHES = 10
 """The fewest batches from which a bootstrap makes an interval."""
 
@@ -189,9 +189,9 @@ def bootstrap(base: pd.DataFrame, other: pd.DataFrame) -> Estimate | None:
 def positions_are_ambiguous(runs: pd.Series) -> bool:
     """Return whether batches at one position may hold different images.
 
-    They may in three cases: the runs are in several orders; a stream that repeats its images is
-    shuffled, so that the versions of an image are scattered; or a version of the images begins
-    within a batch.
+    They may in three cases: the runs are in several orders; a stream that repeats its images
+    (cifar10_sample.VERSIONS) is shuffled, so that the repetitions are scattered; or a repetition
+    does not begin with a batch.
     """
     orders = {run.request.order_seed for run in runs}
     if len(orders) > 1:
@@ -202,7 +202,9 @@ def positions_are_ambiguous(runs: pd.Series) -> bool:
 
 
 def _begins_within_a_batch(run: Run) -> bool:
-    """Return whether a version of the images begins within a batch, so that batches overlap."""
+    """Return whether a repetition of the images does not begin with a batch, so that batches
+    overlap.
+    """
     numbers = image_numbers(run, run.batches["position"])
     return bool((numbers % run.request.batch_size).any())
 

@@ -149,8 +149,8 @@ def _added(labels: Mapping[str, pd.DataFrame], base: pd.DataFrame) -> pd.DataFra
 
 
 NEAR_THE_END = 0.6
-"""The colour bar has ticks where colours begin to change slowly, if the ticks lie within this share
-of the way from 0 to its end.
+"""The colour bar also has ticks at ±`linear`, where colours begin to change slowly, if `linear` is
+below this share of `end`. Nearer to the end the numbers would touch.
 """
 
 

@@ -86,7 +86,8 @@ def paper_main(run: Run) -> pd.DataFrame:
     request = run.request
     modality = run.request.checkpoint.modality
     severity = min(domain.severity for domain in request.stream)
-    if severity not in VOCABULARIES[modality].severities:  # as on a walk with few places
+    # On a walk `severity` is a place. If it has few steps, the first place is above 5.
+    if severity not in VOCABULARIES[modality].severities:
         return pd.DataFrame()
     standard = make_stream("instantaneous", VOCABULARIES[modality], severity)
     if sorted(request.stream) != sorted(standard) or request.order or request.reset_each:

@@ -31,8 +31,8 @@ from study.study import Study
 
 ON_SOURCE = "E on four corruptions of held-out source images (%)"
 CONTROL = "both_cross_entropy"
-"""The pre-training of the control: on the images of Cascade+'s pre-training, by the cross-entropy
-alone.
+"""The pre-training of the control, a network to compare Cascade+'s with. It learns from the same
+images, but without θ_a, by the cross-entropy of z alone.
 """
 ALIKE = ("adabn", "tent", "tent_adam")
 """Methods that also run on Cascade+'s network and on the control's."""

@@ -15,7 +15,8 @@ WITH_TRANSFER = ("Tent", "CoTTA", "TTT", "Cascade")
 IMPOSSIBLE = "‡"
 """The mark of a number above 100 %, which is no accuracy."""
 NOTE = (
-    "By Eq. 2 / by the final model (%): 100 − E − F / A − F. Both are only nearly the mean of "
+    "Each cell has two values, in percent. Before the slash, by Eq. 2: 100 − E − F. After it, by "
+    "the final model: A − F. Both are only nearly the mean of "
     "R(T_t|T_t): E counts errors while the method adapts, Eq. 2 afterwards, and F leaves out the "
     f"first domain. {IMPOSSIBLE}: above 100 %, which no accuracy is."
 )

@@ -14,8 +14,9 @@ TRAININGS = ("meta", "multi_task")
 """The pre-trainings whose networks are checked."""
 NOTE = (
     "Error: the distance of a formula from the meta-gradient, divided by the meta-gradient's norm. "
-    "Chain rule: α and H at ψ; as printed: β and H at ψ′; first order: no H; with α = β, moved "
-    "point: H at ψ′, equal rates: no H. Curvatures: of H at ψ′, the Hessian of ENT; one clearly "
+    "Formulas: chain rule, with α and H at ψ; as printed, with β and H at ψ′; first order, without "
+    "H. The last two have α = β: moved point, with H at ψ′; first order equal rates, without H. "
+    "Curvatures: of H at ψ′, the Hessian of ENT; one clearly "
     "below 0 refutes the theorem's assumption."
 )
 

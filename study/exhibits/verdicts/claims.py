@@ -14,7 +14,9 @@ from study.yaml12 import parse_yaml
 
 SIDES = ("<", ">")
 TOGETHER = ("growth", "deviation", "ratio", "median")
-"""The `then` of readings whose parts are combined, from replicates that have all of them."""
+"""The values of `then` by which the parts of a reading are combined into one statistic. Only
+replicates that have all parts count.
+"""
 EXACT = ("ratio", "one refutes")
 """The `then` of readings without an interval: of counted work, and of a property that one network
 can refute.
@@ -81,8 +83,8 @@ class Claim:
     dataset: the dataset of the paper that the claim is about.
     paper: the paper's own value of the statistic.
     ours: whether the bound is ours. If so, the paper states no number.
-    whole: whether only runs on all examples of the paper's stream may judge the claim. True for
-        claims about drift, small batches or long streams.
+    whole: whether only runs on all examples of the paper's stream may judge the claim. VERDICTS.md
+        says which claims these are.
     """
 
     section: str

@@ -26,7 +26,7 @@ from study.store import Run
 
 SHARE = 0.2
 """The smallest share of the paper's examples per domain, and so of the paper's updates, that a run
-must have. Claims about drift, small batches or long streams need all examples (Claim.whole).
+must have. Some claims need all examples (Claim.whole).
 """
 CLEAN_ERROR = 10
 AHEAD = 8
