@@ -414,7 +414,8 @@ def test_a_brought_network_is_shown_and_compares_with_none_of_the_profiles(
     assert found == pytest.approx([40, 10])
     for name in ("choice", "whose_gain", "source_statistics", "meta_learning", "cascade_parts"):
         with pytest.raises(
-            ValueError, match=f"{name} compares networks of the profile, and mine is not one"
+            ValueError,
+            match=f"{name} compares several networks of the profile, so it cannot be made",
         ):
             EXHIBITS[name].make(brought)
 
@@ -1729,11 +1730,12 @@ def test_a_finding_is_a_paired_lead_or_undecided() -> None:
 
     sentence = found({0: 2, 1: 3, 2: 2}, {0: 6, 1: 7, 2: 7, 3: 10})
     assert sentence.startswith(
-        "cifar10: **Cascade** has the lowest E, 11.7 %. Tent has +22 points [14, 29]"
+        "cifar10: **Cascade** has the lowest E, 11.7 %. The next, Tent, differs from it by "
+        "+22 points (95 % over 3 networks: [14, 29])"
     )
-    assert "3 networks" in sentence and sentence.endswith(": decided.")
+    assert sentence.endswith(": decided.")
     sentence = found({0: 2, 1: 6, 2: 3}, {0: 6, 1: 2, 2: 6})
-    assert sentence.endswith(": undecided.") and "Tent has +5 points [" in sentence
+    assert sentence.endswith(": undecided.") and "Tent, differs from it by +5 points (" in sentence
     assert found({0: 2}, {0: 6}).endswith(": undecided."), "one network has no spread"
 
 

@@ -171,7 +171,7 @@ def test_what_targets_of_ones_own_do_not_make_is_said_and_not_asked_for(
     why_not = {name: each.lines[0] for name, each in shown.items() if not each.belongs_in_report}
     assert {"alarm", "choice", "comparison", "field", "gradual", "streams", "wild"} <= set(why_not)
     assert why_not["gradual"] == (
-        "Not made: folder-pets has no stream gradual; it has domains of its own."
+        "Not made: the exhibit needs the stream gradual, and folder-pets has only its own domains."
     )
     assert "rates are chosen" in why_not["comparison"]
     for name in ("severity", "cascade_parts"):

@@ -24,7 +24,7 @@ class PlainAttributes:
     def __init__(self, parts: Iterable[nn.Module]) -> None:
         parts = list(parts)
         shared = {_place(tensor) for part in parts for tensor in _registered(part)}
-        self._kept = []
+        self._kept: list[tuple[nn.Module, str, Any, Tensor | None, int]] = []
         for part in parts:
             for name, value in _plain_attributes(part).items():
                 if not isinstance(value, Tensor):

@@ -126,10 +126,17 @@ def findings(shown: Sequence[Shown]) -> list[str]:
             continue
         sentences.append(
             f"{each.dataset}: **{best}** has the lowest E, {number(errors[best], 1)} %. "
-            f"{second} has {lead.value()} points {lead.interval} "
-            f"({lead.n} networks, 95 %{_networks(labels[best], labels[second])}): {_decided(lead)}."
+            f"The next, {second}, differs from it by {lead.value()} points ({_scope(lead)}"
+            f"{_networks(labels[best], labels[second])}): {_decided(lead)}."
         )
     return sentences
+
+
+def _scope(lead: Estimate) -> str:
+    """Say what the interval of a lead is, and over how many networks."""
+    if lead.n == 1:
+        return "one network, so no interval"
+    return f"95 % over {lead.n} networks: {lead.interval}"
 
 
 def _networks(first: pd.DataFrame, second: pd.DataFrame) -> str:

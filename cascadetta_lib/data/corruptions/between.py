@@ -2,8 +2,8 @@
 
 As in CCC (Press et al. 2023), each parameter is interpolated linearly between its values at the two
 neighbouring severities. At severity 0 a corruption does nothing. Of shot noise, 1/photons is
-interpolated, because the variance of the noise depends on it. Parameters
-that count something (pixels, rounds or zooms), and the quality of JPEG, are rounded.
+interpolated, because the variance of the noise depends on it. Parameters that count something
+(pixels, rounds or zooms), and the quality of JPEG, are rounded.
 """
 
 from collections.abc import Sequence

@@ -82,7 +82,10 @@ class Exhibit(Described, ABC):
             return f"Not made: the domains of {name.title} have no severities."
         lacking = lacking_stream(self.points(settings), name.vocabulary)
         if lacking:
-            return f"Not made: {name.title} has no stream {lacking}; it has domains of its own."
+            return (
+                f"Not made: the exhibit needs the stream {lacking}, and {name.title} has only its "
+                "own domains."
+            )
         return ""
 
     def so_far(self, study: Study, made: Sequence[Run]) -> pd.DataFrame | None:
@@ -105,7 +108,10 @@ class Exhibit(Described, ABC):
         """
         if self.of_several and study.brought:
             name = study.brought.card["name"]
-            raise ValueError(f"{self.name} compares networks of the profile, and {name} is not one")
+            raise ValueError(
+                f"{self.name} compares several networks of the profile, so it cannot be made for "
+                f"{name}"
+            )
         if self.not_made(study.settings):
             return []
         if self.once and study.settings.seed != self.seeds(study.settings)[0]:

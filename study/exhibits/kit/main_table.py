@@ -105,8 +105,8 @@ def stream_figure(name: str, frame: pd.DataFrame) -> Part | str:
     added = _added(labels, base)
     if added.empty or len(domains) < 2:
         return (
-            "No figure along the stream: it takes AdaBN, a method that adapts, and two "
-            "domains or more."
+            "No figure along the stream: it needs AdaBN, a method that adapts, and at least two "
+            "domains."
         )
     rows = [labels[label] for label in added.index]
     network = set(base["objective"])

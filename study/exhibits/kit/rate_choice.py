@@ -194,8 +194,8 @@ class OnSource(Exhibit):
         chooses = self.on_source or settings.image.exhibits.chooses_rates
         if chooses and not set(HELD_OUT_CORRUPTIONS) <= set(name.vocabulary.others):
             return (
-                f"Not made: {name.title} has domains of its own, without the corruptions of "
-                "held-out source images by which rates are chosen."
+                f"Not made: rates are chosen on corruptions of source images, and {name.title} has "
+                "only its own domains."
             )
         return super().not_made(settings)
 

@@ -322,8 +322,8 @@ def check_labels(points: Sequence[Point]) -> None:
         other = methods.setdefault(point.label, point.method)
         if other != point.method:
             raise ValueError(
-                f"the methods {other} and {point.method} have the same label {point.label!r}, by "
-                "which tables and figures call both: give one of them another `label`"
+                f"the methods {other} and {point.method} have the same label {point.label!r}, so "
+                "tables could not tell them apart: give one of them another `label`"
             )
 
 

@@ -32,7 +32,7 @@ class Speed(Exhibit):
         return points_for([name for name in settings.image.methods if METHODS[name].adapts])
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
-        frame = frame.assign(run=[_plainest(run, runs) for run in frame["run"]])
+        frame = frame.assign(run=frame["run"].map(lambda run: _plainest(run, runs)))
         also_agreement = frame["run"].map(lambda run: run.request.source_agreement)
         told: list[Part | str] = [LEFT_OUT] if also_agreement.any() else []
         frame = frame[~also_agreement]
