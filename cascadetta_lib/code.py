@@ -35,7 +35,8 @@ MAKES_NO_NUMBER = ("allowed", "code", "data.fetch", "progress", "public", "regis
 """
 IN_EVERY_HASH = ("numerics",)
 """Modules of this package that change numbers without being imported by the code that makes them.
-Every `code_hash` includes them.
+Every `code_hash` includes them. The package's `__init__` is in none: it may set the number of
+threads, which the provenance of a result names.
 """
 
 

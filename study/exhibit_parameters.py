@@ -38,15 +38,18 @@ class ImageExhibitParameters(BaseModel, frozen=True, extra="forbid", allow_inf_n
         None, ge=1, description="images of each domain in the ablations; null: all"
     )
     gradual_test_size: int | None = Field(
-        None, ge=1, description="images of each of the 135 gradual domains, and of the walk"
+        None,
+        ge=1,
+        description="images of each domain on the gradual streams and on the walk, and of the "
+        "recurring stream in rate_selection; null: all",
     )
     long_test_size: int | None = Field(
         None, ge=1, description="images of each domain on the long stream; null: all"
     )
     long_order_seeds: Orders = Field(
         (None,),
-        description="orders of domains and examples in which step_size runs the long stream; null: "
-        "as stored",
+        description="orders of domains and examples in which step_size, orders and tent_row run "
+        "the long stream; null: the profile's own order",
     )
     ablation_batch_sizes: Sizes = Field(
         (128, 64, 32, 16, 8, 4, 2, 1), description="batch sizes of the ablation by batch size"

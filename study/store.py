@@ -412,8 +412,10 @@ def read_run(folder: Path, wanted: Callable[[RunRequest], bool]) -> Run | None:
 
 
 def _read_table(path: Path, columns: set[str]) -> pd.DataFrame:
+    # A domain of the user's own may be called NA or 2020, which pandas would read as other values.
+    as_text = {"domain": str, "kind": str}
     try:
-        table = pd.read_csv(path)
+        table = pd.read_csv(path, dtype=as_text, keep_default_na=False, na_values=[""])
     except (FileNotFoundError, ValueError) as error:  # an empty file, or one that is no table
         raise Damaged(f"its file {path.name} is no table ({error})") from None
     lacking = columns - set(table.columns)

@@ -15,6 +15,7 @@ import pytest
 from made_up_runs import Numbers, World, keep, made_up_run, made_up_runs, points_of, quick, stored
 
 from cascadetta_lib.methods import METHODS
+from study import ROOT
 from study.exhibits.kit.exhibit import EXHIBITS
 from study.exhibits.kit.stored_runs import Runs
 from study.exhibits.verdicts import verdicts
@@ -509,7 +510,7 @@ def on_the_authors_network(orders: range) -> Runs:
     def errors_of(method: str, order: int) -> int:
         return {"cascade": 30 + order, "tent": 50}.get(method, 60)
 
-    settings = quick(image_methods=["adabn", "tent", "cascade"])
+    settings = quick(image_methods=["erm", "adabn", "tent", "cascade"])
     released = settings.vary("image", {"weights": "release:model.pt"})
     made = []
     for order in orders:
@@ -571,12 +572,13 @@ def test_on_the_authors_network_the_interval_is_over_orders_and_images(
 ) -> None:
     released_everywhere(monkeypatch)
     runs = on_the_authors_network(range(5))
-    reading = only("c10-error", rivals=("AdaBN", "Tent")).readings[0]
+    reading = only("c10-error", rivals=("AdaBN", "Tent", "ERM")).readings[0]
     evidence = measure(reading, runs)
     assert evidence.parts["Tent"].tolist() == pytest.approx([20, 19, 18, 17, 16])
     assert evidence.parts["AdaBN"].tolist() == pytest.approx([30, 29, 28, 27, 26])
     # Every batch has the same errors, so that no drawing of batches changes the lead.
-    assert evidence.images == {"AdaBN": pytest.approx(0), "Tent": pytest.approx(0)}
+    # ERM's network has the same weights, although its request has another objective.
+    assert evidence.images == dict.fromkeys(("AdaBN", "Tent", "ERM"), pytest.approx(0))
     accuracy = measure(only("c10-accuracy", rivals=("Tent",)).readings[0], runs)
     # Two shares of 10,000 images: 100 √(0.5 / 10,000).
     assert accuracy.images == {"Tent": pytest.approx(0.7071, abs=1e-4)}
@@ -929,6 +931,43 @@ def test_lines_of_one_claim_are_its_readings(tmp_path: Path) -> None:
     assert one.readings[2].settings == ({"online_learning_rate": 0.001},)
     assert (one.whole, one.condition) == (True, "> 0")
     assert (two.whole, two.condition, len(two.readings)) == (False, "< −5 (our bound)", 1)
+
+
+@pytest.mark.parametrize(("column", "value"), [("length", "Whole"), ("bound_from", "our")])
+def test_a_misspelt_cell_of_the_claims_is_refused(tmp_path: Path, column: str, value: str) -> None:
+    table = pd.read_csv(
+        ROOT / "study/exhibits/verdicts/claims.csv", dtype=str, keep_default_na=False
+    )
+    table.loc[0, column] = value
+    table.to_csv(tmp_path / "claims.csv", index=False)
+    with pytest.raises(ValueError, match=f"{column} = {value!r}"):
+        read_claims(tmp_path / "claims.csv")
+
+
+def test_a_profile_in_which_an_alarm_acts_is_not_the_papers_protocol() -> None:
+    plain = main_runs()
+    acting = Runs.of(plain.study.varied(on_alarm="reset"), [])
+    assert "on_alarm" not in hindrance_of_study("CIFAR-10-C", plain)
+    assert hindrance_of_study("CIFAR-10-C", acting) == "protocol: on_alarm reset instead of None"
+
+
+@pytest.mark.parametrize(
+    ("bound", "read"), [("−5", -5.0), ("-5", -5.0), ("five", None), ("nan", None)]
+)
+def test_a_bound_is_a_number_with_either_minus_sign(
+    bound: str, read: float | None, tmp_path: Path
+) -> None:
+    table = pd.read_csv(
+        ROOT / "study/exhibits/verdicts/claims.csv", dtype=str, keep_default_na=False
+    )
+    table.loc[0, "bound"] = bound
+    path = tmp_path / "claims.csv"
+    table.to_csv(path, index=False)
+    if read is None:
+        with pytest.raises(ValueError, match=rf"^c10-error: bound = '{bound}' in .*; allowed are"):
+            read_claims(path)
+    else:
+        assert {reading.bound for reading in read_claims(path)[0].readings} == {read}
 
 
 @pytest.mark.filterwarnings("error")

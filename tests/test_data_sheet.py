@@ -1,8 +1,10 @@
 """The data sheet: counts of made-up parts, and the committed sheet against the real data."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from conftest import real_data
 
@@ -54,6 +56,46 @@ def test_a_set_that_is_not_there_as_a_whole_is_refused_and_nothing_is_written(
     assert stopped.value.code == 2
     assert told.startswith(f"data_sheet: {tmp_path / place} cannot be described: ") and said in told
     assert "download" not in told and not sheet.exists()
+
+
+def broken_archive(folder: Path) -> None:
+    (folder / "train.npz").write_bytes(b"no archive")
+
+
+def archive_without_x(folder: Path) -> None:
+    np.savez(folder / "train.npz", y=np.zeros(2))
+
+
+def broken_recording(folder: Path) -> None:
+    words = folder / "speech_commands_v0.01" / "left"
+    words.mkdir(parents=True)
+    (words / "s1_nohash_0.wav").write_bytes(b"no recording")
+
+
+@pytest.mark.parametrize(
+    ("break_it", "place", "name", "said"),
+    [
+        (broken_archive, "cifar-100", "CIFAR-100", "train.npz cannot be read ("),
+        (archive_without_x, "cifar-100", "CIFAR-100", "must hold the arrays x and y; found y"),
+        (broken_recording, "SpeechCommands", "Speech Commands, ten words", "s1_nohash_0.wav"),
+    ],
+)
+def test_a_damaged_file_is_named_and_nothing_is_written(
+    break_it: Callable[[Path], None],
+    place: str,
+    name: str,
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / place).mkdir()
+    break_it(tmp_path / place)
+    sheet = tmp_path / "sheet.csv"
+    with pytest.raises(SystemExit) as stopped:
+        main(["--data", str(tmp_path), "--output", str(sheet), "--set", name])
+    told = capsys.readouterr().err
+    assert stopped.value.code == 2 and not sheet.exists()
+    assert told.startswith(f"data_sheet: {tmp_path / place} cannot be described: ") and said in told
 
 
 def test_a_domain_without_a_folder_is_not_another(tmp_path: Path) -> None:

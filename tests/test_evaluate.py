@@ -643,31 +643,42 @@ def test_a_network_without_finite_logits_is_not_told_to_learn_more_slowly(
 
 
 class Counting(nn.Module):
-    """Normalises by running statistics in plain attributes."""
+    """Normalises by running statistics in plain attributes and in a buffer that it replaces."""
 
     def __init__(self) -> None:
         super().__init__()
+        self.register_buffer("scale", torch.ones(1))
         self.mean = torch.zeros(1)
         self.batches = 0
 
     def forward(self, x: Tensor) -> Tensor:
         self.batches += 1
         self.mean = self.mean + (x.mean() - self.mean) / self.batches
-        return x - self.mean
+        self.scale = 0.9 * self.scale + 0.1 * x.std()
+        return (x - self.mean) / self.scale
 
 
+@pytest.mark.parametrize("name", ["tent", "cotta"])  # CoTTA predicts by a teacher
 @pytest.mark.parametrize("measured", [{"transfer": True}, {"source_agreement": True}])
 def test_errors_are_the_same_whatever_is_measured_beside_them(
-    tmp_path: Path, measured: dict[str, bool]
+    tmp_path: Path, measured: dict[str, bool], name: str
 ) -> None:
-    """Of a network whose forward pass changes plain attributes, too."""
+    """Of a network whose forward pass changes plain attributes and buffers, too."""
     dataset = make_blobs(tmp_path, test_size=12)
 
     def batches(transfer: bool = False, **options: Any) -> pd.DataFrame:
         model = nn.Sequential(Counting(), network_for("tent"))
-        method = METHODS["tent"](model, learning_rate=0.05)
+        method = METHODS[name](model, learning_rate=0.05)
         evaluator = Evaluator(method, dataset, STREAM, BATCH, **options)
         return evaluator.run(transfer=transfer).batches
 
     compared = ["errors", "entropy_main"]
     assert batches(**measured)[compared].equals(batches()[compared])
+
+
+def test_the_source_of_eata_is_the_network_before_it_sees_source_examples() -> None:
+    model = nn.Sequential(Counting(), network_for("tent"))
+    method = METHODS["eata"](model, source=made_up("image"))
+    assert model[0].batches == 0
+    method.reset()
+    assert model[0].batches == 0 and model[0].mean.item() == 0

@@ -698,6 +698,18 @@ def test_the_batches_of_a_domain_are_counted_where_it_is_one_step() -> None:
     assert above(quick(image_stream="gradual")) == [], "its domains come again and again"
 
 
+def test_domains_that_come_again_stand_one_after_the_other() -> None:
+    settings = quick(
+        image_methods=("adabn", "tent"), image_stream="recurring", image_recurring_visits=2
+    )
+    made = made_up_runs(settings, world, points_of(settings, ["updates"]), (0,))
+    axes = content(show("updates", stored(settings, made)), "updates-figure").axes[0]
+    drawn = [list(line.get_xdata()) for line in axes.lines if line.get_label() == "Tent"]
+    assert drawn == [list(range(30))]
+    names = [tick.get_text() for tick in axes.get_xticklabels()]
+    assert len(names) == 30 and names[:15] == names[15:]
+
+
 def test_numbers_of_the_paper_on_another_dataset(shown: Show) -> None:
     assert ("Cascade", "paper") not in content(shown("cascade_parts"), "cascade-parts").index
     settings = SETTINGS.vary("image", {"batch_size": 64})
@@ -1291,6 +1303,26 @@ def test_text_by_the_step_at_test_time() -> None:
     )
 
 
+def test_without_a_method_that_adapts_the_steps_are_shown_all_the_same() -> None:
+    settings = quick(text_methods=("erm", "adabn"), text_ablation_learning_rates=RATES)
+    points = points_of(settings, ["online_text"])
+    runs = made_up_runs(settings, lambda *asked: Numbers((6, 0)), points, [0], "text")
+    found = content(EXHIBITS["online_text"].show(stored(settings, runs, "text")), "online-text")
+    assert list(found.loc["AdaBN"]) == ["30.0", "–", "1"]
+
+
+def test_on_speech_no_step_is_chosen_on_test_recordings() -> None:
+    """`clean` is of the recordings whose changed versions are the target domains."""
+    settings = quick(speech_methods=("adabn", "tent"), speech_ablation_learning_rates=RATES)
+    points = points_of(settings, ["online_speech"])
+    assert all("stream" not in (point.changes or {}) for point in points)
+    runs = made_up_runs(settings, lambda *asked: Numbers((6, 0)), points, [0], "speech")
+    shown = EXHIBITS["online_speech"].show(stored(settings, runs, "speech"))
+    steps = ["own, 0.001", "own, 0.0001", "adam, 0.0001", "adam, 0.001"]
+    assert list(content(shown, "online-speech").columns) == [*steps, "n"]
+    assert all("held-out" not in part.note for part in shown.parts)
+
+
 def test_a_method_that_lacks_a_run_on_the_source_has_no_choice() -> None:
     settings = quick(text_methods=("tent", "cascade"), text_ablation_learning_rates=RATES)
     points = points_of(settings, ["online_text"])
@@ -1831,3 +1863,32 @@ def test_markdown_makes_no_html_of_names() -> None:
     text = markdown(cells)
     assert "<script" not in text and "<b>" not in text and text.count("\n") == 2
     assert r"a\|b c &lt;script&gt; **best**" in text
+
+
+def test_a_profile_in_which_an_alarm_acts_has_no_row_of_the_papers_and_says_so() -> None:
+    study = Study(SETTINGS)
+    plain = made_up_run(study, "tent", Numbers())
+    acting = made_up_run(study.varied(on_alarm="reset"), "tent", Numbers())
+    assert not paper_main(plain).empty and paper_main(acting).empty
+    assert "at an alarm reset" in what_made([acting]) and "alarm" not in what_made([plain])
+
+
+def test_uncertainty_of_domains_without_severities_is_said_and_not_drawn() -> None:
+    settings = quick(image_methods=("adabn", "cascade"))
+    made = [made_up_run(Study(settings), name, Numbers()) for name in settings.image.methods]
+    found = stored(settings, made)
+    frame = found.frame(main_points(settings, "image"))
+    assert "severity" not in frame
+    told = EXHIBITS["uncertainty"].parts(frame, found)
+    assert told == ["No figure: it needs two full batches per domain, and two severities."]
+
+
+def test_a_domain_may_be_called_na_or_by_a_number(tmp_path: Path) -> None:
+    """A table of a store is read from a CSV file, where pandas takes NA for a missing value."""
+    settings = quick(results_folder=str(tmp_path), image_methods=("adabn",))
+    study = Study(settings)
+    run = made_up_run(study, "adabn", Numbers())
+    names = {"gaussian_noise": "NA", "shot_noise": "2020", "impulse_noise": "None"}
+    keep(study.store, replace(run, batches=run.batches.replace({"domain": names})))
+    found = Runs(study).frame(main_points(settings, "image"))
+    assert list(tables.by_domain(found).index[:3]) == ["NA", "2020", "None"]

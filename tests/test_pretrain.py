@@ -3,6 +3,7 @@ and diagnostics.
 """
 
 import copy
+from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -261,6 +262,23 @@ def test_a_state_of_another_training_is_set_aside(
         dataset = replace(dataset, fingerprint="0123")
     with pytest.warns(UserWarning, match=f"it is of another {name}.*set-aside-1 and made again"):
         pretrain(dataset, **asked)
+
+
+@pytest.mark.parametrize(
+    ("option", "used"), [({"augmix_severity": 5}, False), ({"folder": "other"}, True)]
+)
+def test_a_state_is_used_with_the_same_options_of_the_data_alone(
+    option: dict[str, Any], used: bool, dataset: ImageDataset, tmp_path: Path
+) -> None:
+    """Where the data are kept changes no training."""
+    state_file = tmp_path / "training.pt"
+    short = SHORT.model_copy(update={"epochs": 1})
+    pretrain(dataset, TINY, "erm", short, seed=0, state_file=state_file, save_seconds=0)
+    other = replace(dataset, options=dataset.options.model_copy(update=option))
+    expected = nullcontext() if used else pytest.warns(UserWarning, match="of another options")
+    with expected:
+        pretrain(other, TINY, "erm", short, seed=0, state_file=state_file)
+    assert state_file.exists() == used
 
 
 def test_a_damaged_state_is_set_aside(dataset: ImageDataset, tmp_path: Path) -> None:

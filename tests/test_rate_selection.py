@@ -285,6 +285,19 @@ def test_the_regret_is_against_the_best_fixed_rate() -> None:
     )
 
 
+def test_around_the_rate_0_there_is_one_fixed_rate() -> None:
+    settings = quick(
+        image_methods=("tent", "tent_rate_selection"),
+        image_recurring_visits=2,
+        image_online_learning_rate=0.0,
+    )
+    points = points_of(settings, ["rate_selection"])
+    runs = made_up_runs(settings, lambda *asked: Numbers((4, 0)), points, (0,))
+    table = content(EXHIBITS["rate_selection"].show(stored(settings, runs)), "rate-selection")
+    assert list(table.columns) == ["0", "selected online", "best fixed rate", "regret", "n"]
+    assert {str(cell) for cell in table["regret"]} == {"0.00"}
+
+
 def test_the_notes_say_of_which_seed_the_figures_are() -> None:
     """The right panel and the figure over time are those of one run, all else is a mean."""
     settings, runs = shown_of(

@@ -132,8 +132,9 @@ class Evaluator:
 
     dataset: has the examples of the domains, and prepares the inputs.
     order: an order in streams.Order. None means one domain after the other.
-    order_seed: if given, it takes the place of `seed`. It then also shuffles domains whose examples
-        would come as stored. So runs of several seeds can see one order.
+    order_seed: if given, it takes the place of `seed`, and it also shuffles the examples within
+        each domain where they would come as stored. So runs of several seeds can see one order.
+        (The order of the domains is that of `stream`.)
     reset_each: whether the method goes back to the source before each domain.
     on_alarm: what to do after a batch at which the alarm rings. `reset`: reset the method to the
         source, and start the alarm anew. `stop`: only predict from then on. None: nothing. With
@@ -329,10 +330,10 @@ class Evaluator:
 
         No parameter is updated. BatchNorm keeps the method's mode, and the batches are the
         stream's. Remembered statistics change from batch to batch. They are restored at the end, as
-        are the network's buffers and plain attributes.
+        are buffers and plain attributes of the network and of the method's teacher.
         `run` calls this while it holds the examples.
         """
-        with keep_statistics(self.method), keep_state(self.method.model):
+        with keep_statistics(self.method), keep_state(self.method):
             return _accuracy_by_domain(self._pass(stretch, self._predict))
 
     def _batches_of(self, held: Examples) -> list[Batch]:

@@ -1,12 +1,14 @@
 """Measure how often a method predicts the class that the source model predicts."""
 
+from collections.abc import Mapping
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from cascadetta_lib.methods import Method
 from cascadetta_lib.models import as_outputs
 from cascadetta_lib.models.remembered_statistics import statistics_of
-from cascadetta_lib.models.snapshot import PlainAttributes
+from cascadetta_lib.models.snapshot import keep_state
 
 
 class SourceAgreement:
@@ -24,14 +26,13 @@ class SourceAgreement:
 
     Make this object immediately after `method.reset()`. A call takes one forward pass of the
     network: the source's values are written into the network for the pass, and then the method's
-    again. Plain attributes that the pass changes are restored, too. So the call leaves the method
-    as it was. No second network is built, because not every network can be copied.
+    again. Buffers and plain attributes that the pass changes are restored, too. So the call leaves
+    the method as it was. No second network is built, because not every network can be copied.
     """
 
     def __init__(self, method: Method) -> None:
         self.model = method.model
-        self.tensors = [*self.model.parameters(), *self.model.buffers()]
-        self.source = _copies(self.tensors)
+        self.source = _copies(_tensors(self.model))
 
     @torch.no_grad()
     def __call__(self, x: Tensor, z: Tensor) -> Tensor:
@@ -40,25 +41,32 @@ class SourceAgreement:
 
         x: the batch, (B, …). z: the method's logits, (B, C).
         """
-        adapted = _copies(self.tensors)
-        attributes = PlainAttributes(self.model.modules())
-        _write(self.source, self.tensors)
-        try:
-            predicted = as_outputs(self.model(x)).main.argmax(1)
-        finally:
-            _write(adapted, self.tensors)
-            attributes.restore()
-            # Drop the statistics of the source's pass, or `remember` would store them.
-            for statistics in statistics_of(self.model):
-                statistics.seen = None
+        with keep_state(self.model):
+            tensors = _tensors(self.model)
+            adapted = _copies(tensors)
+            _write(self.source, tensors)
+            try:
+                predicted = as_outputs(self.model(x)).main.argmax(1)
+            finally:
+                _write(adapted, tensors)
+                # Drop the statistics of the source's pass, or `remember` would store them.
+                for statistics in statistics_of(self.model):
+                    statistics.seen = None
         return predicted == z.argmax(1)
 
 
-def _copies(tensors: list[Tensor]) -> list[Tensor]:
-    return [each.detach().clone() for each in tensors]
+def _tensors(model: nn.Module) -> dict[str, Tensor]:
+    """Return the parameters and buffers of a network by name."""
+    return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+
+
+def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: each.detach().clone() for name, each in tensors.items()}
 
 
 @torch.no_grad()
-def _write(values: list[Tensor], tensors: list[Tensor]) -> None:
-    for value, tensor in zip(values, tensors, strict=True):
-        tensor.copy_(value)
+def _write(values: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> None:
+    """Write values into the tensors of the same names. Others stay as they are."""
+    for name, tensor in tensors.items():
+        if name in values:
+            tensor.copy_(values[name])

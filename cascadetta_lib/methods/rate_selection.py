@@ -37,7 +37,8 @@ class WithRateSelection(Method):
     one of them.
 
     Each copy takes its own step on each batch, by its own loss. It is bit for bit what the method
-    alone would be at the rate of the copy. After the batch `preferred` chooses a copy. `step`
+    alone would be at the rate of the copy, if the network keeps no other state in a forward pass
+    than BatchNorm's. After the batch `preferred` chooses a copy. `step`
     returns the prediction of this copy, and `model` holds its values until the next batch. A step
     takes the work of three.
 

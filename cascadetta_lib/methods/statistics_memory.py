@@ -59,9 +59,9 @@ class WithMemory(WithStatistics):
     Class attributes:
 
     memory_statistics: the class of a layer's statistics.
-    ends_with_batch: whether the last forward pass of an update, in the network that predicts, is of
-        the unchanged batch at the weights before the update. With `predict="before"` this pass is
-        the last of a step, and BatchNorm remembers its statistics. If `ends_with_batch` is False,
+    ends_with_batch: whether the forward pass that comes last in an update is the one whose
+        prediction `predict="before"` returns: of the unchanged batch, before the weights change.
+        BatchNorm remembers the statistics of the last pass. So if `ends_with_batch` is False,
         `memory` with `predict="before"` raises ValueError.
     """
 

@@ -88,14 +88,20 @@ def keep_state(module: nn.Module) -> Iterator[None]:
     """Restore, at the end of `with`, what forward passes may change in a module: its buffers and
     plain attributes.
     """
-    buffers = [(buffer, buffer.clone()) for buffer in module.buffers()]
+    buffers = [
+        (part, name, buffer, None if buffer is None else buffer.clone())
+        for part in module.modules()
+        for name, buffer in part._buffers.items()
+    ]
     attributes = PlainAttributes(module.modules())
     try:
         yield
     finally:
         with torch.no_grad():
-            for buffer, value in buffers:
-                buffer.copy_(value)
+            for part, name, buffer, value in buffers:
+                part._buffers[name] = buffer
+                if buffer is not None and value is not None:
+                    buffer.copy_(value)
         attributes.restore()
 
 

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cascadetta_lib.allowed import require_choice
-from cascadetta_lib.data.base import Dataset, Split
+from cascadetta_lib.data.base import NOT_TRAINED_ON, Dataset, Options, Split
 from cascadetta_lib.files import set_aside, write_atomically
 from cascadetta_lib.losses import at_least_float32, describe
 from cascadetta_lib.models import (
@@ -92,8 +92,8 @@ def pretrain(
         `save_seconds`, because writing the state of a text network takes a tenth of an epoch's
         time. A later call with the same file goes on from there. It ends in the same weights (bit
         for bit on a CPU), because every draw depends only on the seed and the epoch. A file that is
-        damaged, or has another network, objective, training, seed or data, is set aside with a
-        warning.
+        damaged, or has another network, objective, training, seed, data or options of the data, is
+        set aside with a warning. Options in NOT_TRAINED_ON may differ.
 
     Raises ValueError for an unknown objective, if the source has fewer examples than a batch, if
     the objective has a rotation task and the dataset no images, or if the loss stops being finite.
@@ -111,12 +111,14 @@ def pretrain(
         model = new_network(dataset, network, objective, seed).to(dataset.train.y.device)
         return _State(model, make_optimizer(model, training))
 
+    options = getattr(dataset, "options", Options())  # A dataset of one's own may have none.
     asked = {
         "network": network.model_dump(mode="json"),
         "objective": objective,
         "training": training.model_dump(mode="json"),
         "seed": seed,
         "data": dataset.fingerprint,
+        "options": options.model_dump(mode="json", exclude=NOT_TRAINED_ON),
     }
     state = begin() if state_file is None else _read_state(state_file, begin, asked)
     batches = count // size

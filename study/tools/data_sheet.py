@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 import soundfile
 
 from cascadetta_lib.augment.text import words
@@ -26,7 +25,7 @@ from cascadetta_lib.data.amazon import labelled_files, read_reviews
 from cascadetta_lib.data.amazon_counts import read_counts
 from cascadetta_lib.data.base import DataMissing
 from cascadetta_lib.data.tiny_imagenet import list_clean
-from cascadetta_lib.files import write_atomically
+from cascadetta_lib.files import read_arrays, write_atomically
 from study import ROOT
 from study.tools.corruption_statistics import official_cifar10
 
@@ -133,12 +132,18 @@ def cifar10(folder: Path) -> list[Part]:
 
 
 def cifar100(folder: Path) -> list[Part]:
-    """Read train.npz and test.npz in cifar-100. The content of an example is its pixels."""
+    """Read train.npz and test.npz in cifar-100. The content of an example is its pixels. Raises
+    ValueError if a file cannot be read, or has no array x or y.
+    """
     parts = []
     for name in ("train", "test"):
-        with np.load(folder / "cifar-100" / f"{name}.npz") as arrays:
-            contents = [digest(image.tobytes()) for image in arrays["x"]]
-            labels = [str(label) for label in arrays["y"].tolist()]
+        path = folder / "cifar-100" / f"{name}.npz"
+        arrays = read_arrays(path)
+        if not {"x", "y"} <= arrays.keys():
+            found = ", ".join(arrays) or "none"
+            raise ValueError(f"{path} must hold the arrays x and y; found {found}")
+        contents = [digest(image.tobytes()) for image in arrays["x"]]
+        labels = [str(label) for label in arrays["y"].tolist()]
         parts.append(Part(name, contents, labels, ordered=True))
     return parts
 
@@ -285,7 +290,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if wanted and (folder / place).exists():
             try:
                 rows += describe(name, read(folder))
-            except (DataMissing, ValueError, OSError) as error:
+            except (DataMissing, ValueError, OSError, soundfile.SoundFileError) as error:
                 parser.exit(2, f"data_sheet: {folder / place} cannot be described: {error}\n")
             print(f"{name}: computed", flush=True)
         else:

@@ -349,7 +349,9 @@ class OneOrder:
     def __init__(self, order: int = 0, table: Path = FIGURES / "runs" / "runs.csv") -> None:
         runs = pd.read_csv(table, low_memory=False)
         runs = runs[(runs["dataset"] == "cifar10") & (runs["batches"] == WHOLE_UPDATES)]
-        runs = runs[runs["weights"].str.startswith("release:") & runs["order"].isna()]
+        runs = runs[runs["weights"].str.startswith("release:") & (runs["predict"] == "after")]
+        plain = ["order", "on_alarm", "optimizer", "diversity", "memory"]
+        runs = runs[runs[plain].isna().all(axis=1) & runs["reset_each"].eq(False)]
         here = runs[runs["order_seed"] == order].sort_values("finished")
         self.latest = here.drop_duplicates(["method", "rate"], keep="last")
         self.runs = self.latest.set_index(["method", "rate"]).to_dict("index")

@@ -121,7 +121,9 @@ class Record:
 
 
 def batches(recipe: Recipe, dataset: Dataset) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield the prepared batches of a stream with their labels, in the order of the evaluator."""
+    """Yield the prepared batches of a stream with their labels. The order is drawn by the rule of
+    the evaluator. But if a domain comes again, its order is drawn again.
+    """
     generator = np.random.default_rng(0)
     stretches = [[domain] for domain in recipe.domains]
     if recipe.order in MIXED:

@@ -44,7 +44,8 @@ CHOICE = "choice"
 """The exhibit that chooses learning rates, at the first seed only."""
 IN_KEYS = [f"{name.replace('.', '/')}.py" for name in (RUN_MODULE, *LOADING_MODULES)]
 NOTEBOOKS_DEPEND_ON = ("cascadetta_lib", "study/exhibits", "study/notebook.py", *IN_KEYS)
-"""The code that makes numbers or pages. If it changes, every notebook runs again.
+"""The code that makes numbers, or what notebooks show of them. If it changes, every notebook runs
+again.
 
 The rest of `study` makes no number: it starts notebooks, and finds and stores results. If it asks
 for other results, these have other keys.
@@ -65,7 +66,8 @@ class Job:
     parameters: the parameters that the notebook names, and those of its modalities. The notebook
         reads all others from the profile.
     gpu: the number of GPUs that it needs, 0 or 1.
-    networks: the identifiers of all networks that are not trained here.
+    networks: the identifiers of all networks in the files that the job's weights name, at its
+        seeds; empty if the networks are trained here.
     after: the names of the jobs that must end before it begins.
     inputs: the first seed, at which exhibits choose, and the identifiers of its data and networks.
     """

@@ -76,8 +76,7 @@ def read_parameters(path: Path, known: Collection[str]) -> dict[str, Any]:
 def declared_exhibits(path: Path) -> tuple[str, ...]:
     """Return the exhibits in the notebook's call of `notebook.begin`; none if it has no such call.
 
-    `exhibits.run` refuses an exhibit that is not declared, so a notebook makes only what it
-    declares.
+    `exhibits.run` refuses an exhibit that is not declared. `exhibits.make` refuses none.
 
     Raises Refusal if the cell with the call is not plain Python, or if the list cannot be read.
     """

@@ -23,6 +23,7 @@ from cascadetta_lib.methods.refusals import require_gradient
 from cascadetta_lib.methods.source import WithSource, first_sentence
 from cascadetta_lib.methods.tent import Tent
 from cascadetta_lib.models import Outputs, as_outputs, batch_norms, call_with
+from cascadetta_lib.models.snapshot import keep_state
 
 SURE = 0.4
 """E₀ as a share of ln C, the largest possible entropy (Eq. 3 and the authors' settings)."""
@@ -115,10 +116,12 @@ class EATA(WithSource, ETA):
         for norm in norms:
             norm.training = False  # so no gradient depends on the other examples
         assert self.source is not None
-        with self.reading_source(self.source), torch.no_grad():
+        # A forward pass may change plain attributes and buffers of the network.
+        with keep_state(self.model), self.reading_source(self.source), torch.no_grad():
             self.model(self.source[:1])
         try:
-            self.register_buffer("fisher", self.fisher_information())
+            with keep_state(self.model):
+                fisher = self.fisher_information()
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
@@ -126,6 +129,7 @@ class EATA(WithSource, ETA):
                 f"{self.label} needs the gradient of each example by torch.func.vmap, which cannot "
                 f"go through this network ({first_sentence(error)}); use eta"
             ) from error
+        self.register_buffer("fisher", fisher)
         for norm in norms:
             norm.training = True
         self.source = None

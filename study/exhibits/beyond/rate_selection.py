@@ -30,7 +30,9 @@ STREAMS = (
     *(RECURRING, "gradual", "gradual_correlated"),
 )
 LONG = (RECURRING, "gradual", "gradual_correlated")
-"""Streams of many domains. On these, a domain has as many images as on the gradual stream."""
+"""Streams of many domains. On these, a domain has as many images as on the gradual stream. In
+other exhibits, a domain of the recurring stream has as many as in the ablations.
+"""
 BOUND = 0.5
 """The most points of E that the selection may lose against the best fixed rate. It was set before
 the selection was run.
@@ -124,14 +126,13 @@ class RateSelection(Exhibit):
                 if stream in LONG:
                     changes["test_size"] = image.exhibits.gradual_test_size
                 points.append(Point(selecting, None, changes))
-                for rate in rates_around(image.online.online_learning_rate):
+                for rate in fixed_rates(settings):
                     at_rate = changes | {"online_learning_rate": rate}
                     points.append(Point(fixed, None, at_rate, f"rate {rate:g}"))
         return points
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
-        rates = rates_around(runs.settings.image.online.online_learning_rate)
-        compared = compare(frame, [f"{rate:g}" for rate in rates])
+        compared = compare(frame, [f"{rate:g}" for rate in fixed_rates(runs.settings)])
         if not compared:
             return ["On no stream are all rates and the selection stored at one seed."]
         within = sum(each.regret <= BOUND for each in compared)
@@ -152,6 +153,13 @@ class RateSelection(Exhibit):
             _figure(compared),
             *_over_time(compared),
         ]
+
+
+def fixed_rates(settings: Settings) -> list[float]:
+    """Return the rates of the selection's copies, ascending and each once. Around the rate 0, all
+    three are 0.
+    """
+    return sorted(set(rates_around(settings.image.online.online_learning_rate)))
 
 
 def compare(frame: pd.DataFrame, rates: Sequence[str]) -> list[Compared]:

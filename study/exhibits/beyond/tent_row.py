@@ -98,7 +98,7 @@ def authors_adabn(own: pd.DataFrame, runs: Runs) -> pd.DataFrame:
     compared = ("method", "batch_size", "test_size", "order", "statistics_memory", "predict")
     found = [
         run
-        for run in runs.stored
+        for run in runs.of_one_state
         if run.request.checkpoint.weights_kind == "release"
         and sorted(run.request.stream) == sorted(asked.stream)
         and all(getattr(run.request, name) == getattr(asked, name) for name in compared)

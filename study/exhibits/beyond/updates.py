@@ -156,18 +156,19 @@ def _less_adabn(frame: pd.DataFrame, paper: pd.DataFrame, note: str) -> Part | s
     for label, each in labels.items():
         method, objective, variant = each[["method", "objective", "variant"]].iloc[0]
         look = line_of(method, objective, varied=variant != "")
-        axes.plot(errors_less(each, labels[ADABN]), label=label, **look)
+        axes.plot(errors_less(each, labels[ADABN]).to_numpy(), label=label, **look)
     for name in ("adabn", "tent", "cascade"):
         label = METHODS[name].label
         if label in paper.index:
             theirs = paper.loc[label].reindex(base.index) - base
             look = {"color": colour_of(name), "ms": 8, "mew": 1.2, "mfc": "white", "zorder": 1}
-            axes.plot(theirs, "D", label="_", **look)
+            axes.plot(theirs.to_numpy(), "D", label="_", **look)
     if not paper.empty:
         axes.plot([], [], "D", color="0.4", mfc="white", ms=8, label="diamonds: the paper")
-    name_domains(axes, map(str, base.index))
     run = frame["run"].iloc[0]
-    if run.request.order is None and len(run.request.stream) == len(base):
+    stream = [domain.name for domain in run.request.stream]
+    name_domains(axes, stream)
+    if run.request.order is None and len(stream) == len(base):
         batches = run.batches.groupby("step").size().cumsum()
         above = axes.secondary_xaxis("top")
         above.set_xticks(range(len(batches)), [f"{count:,}" for count in batches], fontsize=7)

@@ -112,6 +112,14 @@ def _networks_of(runs: Sequence[Run]) -> str:
     return f"{networks} ({architectures})" if architectures else networks
 
 
+OF_EVERY_METHOD = {
+    "on_alarm": "at an alarm",
+    "online_diversity": "diversity",
+    "statistics_memory": "memory of statistics",
+}
+"""What a caption calls options that a profile can set for all methods."""
+
+
 def _protocol_of(runs: Sequence[Run]) -> str:
     """Say whether the runs predict before or after the update, and at which learning rate. Name the
     optimiser if one was set for all methods.
@@ -123,4 +131,8 @@ def _protocol_of(runs: Sequence[Run]) -> str:
     optimizers = {request.online_optimizer for request in requests}
     if len(optimizers) == 1 and None not in optimizers:
         protocol += f", {optimizers.pop()} in every method"
+    for field, words in OF_EVERY_METHOD.items():
+        values = {getattr(request, field) for request in requests} - {None}
+        if values:
+            protocol += f", {words} {each_once(sorted(values))}"
     return protocol

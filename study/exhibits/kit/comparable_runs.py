@@ -30,12 +30,13 @@ def shared_seeds(frame: pd.DataFrame, keys: Sequence[str] = ("label",)) -> set[A
 def comparable(
     frame: pd.DataFrame, keys: Sequence[str] = ("label",), shared: set[Any] | None = None
 ) -> pd.DataFrame:
-    """Return the runs that a table compares. The new column `apart` marks rows not to compare.
+    """Return the runs that a table compares, with the new column `apart`.
 
-    A row with all `shared` seeds keeps only its runs at these seeds, so that the means of such rows
-    are over the same seeds. A row that lacks a shared seed is apart, and keeps all of its runs. If
-    any run of the table was made by today's code, a row with a run by an earlier code is apart,
-    too. All runs are on the same data (see `Runs`).
+    A row of the table is made of all runs that are equal in `keys`. If it has all `shared` seeds,
+    only its runs at these seeds are kept, so that the means of such rows are over the same seeds.
+    If it lacks one, it is apart: all of its runs are kept, with True in the column `apart`, and it
+    must not be compared with other rows. If any run was made by today's code, a row with a run by
+    an earlier code is apart, too. All runs are on the same data (see `Runs`).
 
     frame: a table of `Runs.frame`.
     keys: the columns that distinguish the rows (or cells) of the table.
@@ -59,10 +60,10 @@ def comparable(
 def by_order(frame: pd.DataFrame) -> pd.DataFrame:
     """Make each order of domains and examples count as a seed.
 
-    The column `seed` then numbers the pairs of seed and order. Means, spreads and n count networks.
-    If each objective has a single network, each pair of network and order gets an entry of its own
-    in the column `network`, so that they count orders. A table of
-    runs in one order is returned as it is.
+    The column `seed` then numbers the pairs of seed and order. Tables take means, spreads and n
+    over the column `network`. If each objective has a single network, the order is added to its
+    name there, so that all three are over orders. A table of runs in one order is returned as it
+    is.
 
     frame: a table of `Runs.frame`.
     """

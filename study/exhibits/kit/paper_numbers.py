@@ -90,7 +90,9 @@ def paper_main(run: Run) -> pd.DataFrame:
     if severity not in VOCABULARIES[modality].severities:
         return pd.DataFrame()
     standard = make_stream("instantaneous", VOCABULARIES[modality], severity)
-    if sorted(request.stream) != sorted(standard) or request.order or request.reset_each:
+    if sorted(request.stream) != sorted(standard) or request.order:
+        return pd.DataFrame()
+    if request.reset_each or request.on_alarm:
         return pd.DataFrame()
     image_table = "tab:main-result" if severity == 5 else "tab:add-result"
     values = paper_values(image_table if modality == "image" else f"tab:{modality}", run)

@@ -237,6 +237,11 @@ class Runs:
             self._codes[kind] = code_of_run(run.request) if known else None
         return self._codes[kind] is not None and code(run) == self._codes[kind]
 
+    @property
+    def of_one_state(self) -> list[Run]:
+        """The stored runs on the state of data and code that exhibits show."""
+        return list(self._by_request.values())
+
     @cached_property
     def _by_request(self) -> dict[RunRequest, Run]:
         """The runs on the state of data and code that is shown, by their request."""

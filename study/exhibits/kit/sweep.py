@@ -54,8 +54,8 @@ def sweep_figure(
     seeds than the rest, or by an earlier code, is not drawn. Lines that would coincide are drawn a
     little apart. With fewer than two values of the setting, return a sentence.
 
-    most: the upper limit of the axis of E (%). The axis is limited only if each value of the
-    setting has an E below `most`.
+    most: the upper limit of the axis of E (%). The axis is limited only if, at each value of the
+        setting, at least one label has an E of at most `most`.
     """
     axis = over.replace("_", " ")
     compared = comparable(frame, ("label", over))

@@ -42,6 +42,8 @@ class Uncertainty(Exhibit):
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         if runs.study.section.protocol["order"] in MIXED:
             return ["No figure of a mixed stream, whose batches are of no one domain."]
+        if "severity" not in frame:  # The domains have no severities.
+            frame = frame.assign(severity=np.nan)
         is_stream = frame["severity"].isna()
         tables = {
             "position": batch_means(binned(frame[is_stream]), "position"),

@@ -2,6 +2,7 @@
 the rules in words.
 """
 
+import math
 from dataclasses import dataclass
 from itertools import groupby, product
 from pathlib import Path
@@ -133,11 +134,28 @@ def _readings(row: dict[str, str]) -> list[Reading]:
                 settings=tuple(settings),
                 then=row["then"],
                 side=row["side"],
-                bound=float(row["bound"]),
+                bound=_bound(row),
                 **parts,
             )
         )
     return readings
+
+
+def _bound(row: dict[str, str]) -> float:
+    """Return the bound of one line of claims.csv, also if it is written with the sign −.
+
+    Raises ValueError if it is no finite number.
+    """
+    try:
+        bound = float(row["bound"].replace("−", "-"))
+    except ValueError:
+        bound = math.nan
+    if not math.isfinite(bound):
+        raise ValueError(
+            f"{row['identifier']}: bound = {row['bound']!r} in claims.csv; allowed are finite "
+            "numbers such as −0.5"
+        )
+    return bound
 
 
 def read_claims(path: Path) -> list[Claim]:
@@ -152,6 +170,9 @@ def read_claims(path: Path) -> list[Claim]:
     for identifier, group in groupby(lines, key=lambda line: line["identifier"]):
         of_claim = list(group)
         first = of_claim[0]
+        for column, allowed in (("length", ("", "whole")), ("bound_from", ("", "ours"))):
+            for line in of_claim:
+                require_choice(f"{identifier}: {column}", line[column], allowed)
         readings: list[Reading] = []
         for line in of_claim:
             readings += _readings(line)

@@ -119,7 +119,8 @@ def hindrance_of_study(name: str, runs: Runs, tier: Tier = OURS) -> str:
     ours = section.online.model_dump()
     ours |= {"stream": section.stream, "batch_size": runs.study.batch_size}
     paper: dict[str, Any] = {"stream": "instantaneous", "predict": "after"}
-    paper |= dict.fromkeys(("online_optimizer", "online_diversity", "statistics_memory"))
+    as_the_method = ("online_optimizer", "online_diversity", "statistics_memory", "on_alarm")
+    paper |= dict.fromkeys(as_the_method)
     paper |= {"batch_size": runs.dataset_name.entry.batch_size, "online_learning_rate": RATE}
     if runs.modality == "image":
         ours["severity"] = runs.settings.image.severity

@@ -36,7 +36,8 @@ class Weighed(NamedTuple):
 
 
 def critical_value(values: pd.DataFrame, draws: int = DRAWS) -> float:
-    """Return the quantile of the largest t statistic of several parts that all have mean 0 (max-t).
+    """Return the quantile that the largest t statistic among the parts would have if the true value
+    of every part lay exactly at its bound (max-t).
 
     values: a row per replicate (a seed, or an order) and a column per part; NaN where a part was
         not measured.
@@ -85,7 +86,8 @@ def weigh(
     contradicted: a part lies more than `critical_value` standard errors on the wrong side.
     undecided: neither.
 
-    A part without a spread has no interval. It prevents support, and it contradicts nothing.
+    A part without a spread has no interval, unless `images` gives it a standard error. Without an
+    interval it prevents support, and it contradicts nothing.
 
     values, draws: see `critical_value`.
     side, bound: the right side is above the bound (`>`) or below it (`<`).
