@@ -533,7 +533,7 @@ BAD_INPUTS = [
         "a depth of what is shipped",
         values("image_weights=shipped", "image_network_depth=14"),
         2,
-        ("image_network_depth=14", "no network is trained"),
+        ("image_network_depth=14", "it would change nothing"),
     ),
     # ------------------------------------------------------------ values
     BadInput(
@@ -989,7 +989,7 @@ BAD_INPUTS = [
         "a network of speech",
         spoilt(lambda path: change_card(path, modality="speech")),
         2,
-        ("meta-0", "a network of speech", "is image"),
+        ("meta-0", "a network for speech data", "is image data"),
     ),
     BadInput(
         "another network's card",

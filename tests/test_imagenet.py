@@ -106,7 +106,7 @@ def test_the_exhibit_shows_a_table_for_each_batch_size() -> None:
     for size in (64, 16):
         [part] = [part for part in shown.parts if part.name == f"imagenet-{size}"]
         table = part.content
-        assert "no benchmark" in part.note and list(table.columns) == ["0.00025", "0.001", "n"]
+        assert "not levels of E" in part.note and list(table.columns) == ["0.00025", "0.001", "n"]
         assert set(table.index) == {"AdaBN", "Tent"}
         assert str(table.loc["Tent", "0.00025"]).startswith("20.0")
         assert str(table.loc["Tent", "0.001"]).startswith("30.0")

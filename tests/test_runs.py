@@ -463,7 +463,7 @@ def test_two_methods_with_one_label_are_refused() -> None:
     "names", [("my pets", "my-pets"), ("a+b", "a-b"), ("pets.", "pets"), ("Pets", "pets")]
 )
 def test_two_datasets_that_would_write_one_file_are_refused(names: tuple[str, str]) -> None:
-    with pytest.raises(SettingsError, match="would call both"):
+    with pytest.raises(SettingsError, match="would both be called"):
         quick(image_dataset=[f"npz:x/{names[0]}", f"npz:y/{names[1]}"])
 
 

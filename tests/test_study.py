@@ -409,7 +409,7 @@ def test_theorem_1_is_checked_with_what_a_brought_network_was_trained_by(
     expected = check_theorem(model, brought.dataset, training, seed=0)
     assert brought.theorem("meta") == pytest.approx(expected)
     with pytest.raises(
-        ValueError, match="needs a cascade and the α, β and λ of its training, not mine:"
+        ValueError, match="cannot be checked on mine:"
     ):
         study.bring(study.checkpoint("meta").model, "mine").theorem("meta")
 
