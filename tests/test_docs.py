@@ -410,22 +410,37 @@ def test_an_end_near_zero_is_not_rounded_to_zero(tmp_path: Path) -> None:
     )
 
 
-ONE_ORDER = """dataset,batches,weights,order,order_seed,finished,method,rate,E,A
-cifar10,4695,release:1,,0.0,1,tent,0.001,99.0,1.0
-cifar10,4695,release:1,,0.0,2,tent,0.001,21.04,78.02
-cifar10,4695,release:1,,1.0,3,tent,0.0001,98.0,2.0
-cifar10,4695,train,,0.0,4,tent,0.0001,97.0,3.0
-cifar10,465,release:1,,0.0,5,tent,0.0001,96.0,4.0
-cifar10,4695,release:1,,0.0,6,erm,0.001,31.0,69.0
-"""
-FASTER = "cifar10,4695,release:1,,0.0,7,tent,0.01,85.5,8.5\n"
+PLAIN = ",False,,,,,after\n"
+"""The end of a row: no resets, no alarm, and the method's own optimiser, diversity and memory."""
+ONE_ORDER = PLAIN.join(
+    [
+        "dataset,batches,weights,order,order_seed,finished,method,rate,E,A,"
+        "reset_each,on_alarm,optimizer,diversity,memory,predict\n"
+        "cifar10,4695,release:1,,0.0,1,tent,0.001,99.0,1.0",
+        "cifar10,4695,release:1,,0.0,2,tent,0.001,21.04,78.02",
+        "cifar10,4695,release:1,,1.0,3,tent,0.0001,98.0,2.0",
+        "cifar10,4695,train,,0.0,4,tent,0.0001,97.0,3.0",
+        "cifar10,465,release:1,,0.0,5,tent,0.0001,96.0,4.0",
+        "cifar10,4695,release:1,,0.0,6,erm,0.001,31.0,69.0",
+        "",
+    ]
+)
+FASTER = f"cifar10,4695,release:1,,0.0,7,tent,0.01,85.5,8.5{PLAIN}"
+OTHERWISE = (
+    "cifar10,4695,release:1,,0.0,8,tent,0.001,95.0,5.0,True,,,,,after\n"
+    "cifar10,4695,release:1,,0.0,9,tent,0.001,94.0,6.0,False,reset,,,,after\n"
+    "cifar10,4695,release:1,,0.0,10,tent,0.001,93.0,7.0,False,,adam,,,after\n"
+    "cifar10,4695,release:1,,0.0,11,tent,0.001,92.0,8.0,False,,,,8,after\n"
+    "cifar10,4695,release:1,,0.0,12,tent,0.001,91.0,9.0,False,,,,,before\n"
+)
+"""Later runs of the same method at the same rate, each with an option of its own."""
 
 
 def test_the_runs_of_one_order_are_the_latest_on_the_whole_stream_of_the_release(
     tmp_path: Path,
 ) -> None:
     table = tmp_path / "runs.csv"
-    table.write_text(ONE_ORDER, encoding="utf-8")
+    table.write_text(ONE_ORDER + OTHERWISE, encoding="utf-8")
     one = fill.OneOrder(0, table)
     assert one.at("tent", 0.001) == "21.0" and one.at("tent", 0.0001) == "–"
     assert one.rows() == "| Tent | – | 21.0 / 78.0 | – |"
