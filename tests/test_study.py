@@ -408,9 +408,7 @@ def test_theorem_1_is_checked_with_what_a_brought_network_was_trained_by(
     assert isinstance(model, Cascade)
     expected = check_theorem(model, brought.dataset, training, seed=0)
     assert brought.theorem("meta") == pytest.approx(expected)
-    with pytest.raises(
-        ValueError, match="cannot be checked on mine:"
-    ):
+    with pytest.raises(ValueError, match="cannot be checked on mine:"):
         study.bring(study.checkpoint("meta").model, "mine").theorem("meta")
 
 
