@@ -327,12 +327,15 @@ def module_of(value: object) -> str:
     return getattr(value, "__module__", None) or type(value).__module__
 
 
-def _options_of(module: torch.nn.Module) -> dict[str, object]:
-    """Return the attributes of a module of torch, except those that every module has. Its `repr`
-    may leave some of them out.
+OF_EVERY_MODULE = frozenset(vars(torch.nn.Module()))
+"""The attributes that PyTorch itself gives each module, such as `training`."""
+
+
+def own_attributes(module: torch.nn.Module) -> dict[str, Any]:
+    """Return the attributes of a module, except those that every module has. Its parameters,
+    buffers and submodules are not among them.
     """
-    usual = vars(torch.nn.Module())
-    return {name: value for name, value in vars(module).items() if name not in usual}
+    return {name: value for name, value in vars(module).items() if name not in OF_EVERY_MODULE}
 
 
 def _parts_of(value: object, module: str) -> Sequence[object]:
@@ -361,7 +364,7 @@ def _parts_of(value: object, module: str) -> Sequence[object]:
     if not isinstance(value, types.FunctionType | type) and hasattr(value, "__wrapped__"):
         return [value.__wrapped__]  # such as a function under functools.cache
     if isinstance(value, torch.nn.Module):
-        options = [_options_of(part) for part in value.modules()]
+        options = [own_attributes(part) for part in value.modules()]
         kinds = [type(part) for part in value.modules()]
         return [repr(value), kinds, options, dict(value.state_dict())]
     if not isinstance(value, type) and type(value).__module__ == module:

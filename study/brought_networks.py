@@ -14,7 +14,7 @@ import pandas as pd
 import torch
 from torch import nn
 
-from cascadetta_lib.code import class_hash, code_hash, module_of, value_hash
+from cascadetta_lib.code import class_hash, code_hash, module_of, own_attributes, value_hash
 from cascadetta_lib.data.base import Dataset
 from cascadetta_lib.data.streams import Domain
 from cascadetta_lib.models import as_outputs
@@ -143,12 +143,8 @@ def _attributes(module: nn.Module) -> list[tuple[str, object]]:
     """Return name and value of the attributes of a module whose types are in SIMPLE, except those
     that every module has.
     """
-    usual = vars(nn.Module())
-    return sorted(
-        (name, value)
-        for name, value in vars(module).items()
-        if name not in usual and _is_simple(value)
-    )
+    own = own_attributes(module)
+    return sorted((name, value) for name, value in own.items() if _is_simple(value))
 
 
 def _is_simple(value: object) -> bool:
@@ -176,14 +172,11 @@ def _held_by(module: nn.Module) -> dict[str, object]:
     except those with a name that begins with `_`. Its other attributes follow from its parameters
     and its `repr`.
     """
-    usual = vars(nn.Module())
     is_of_torch = not _code_of_class(type(module))
     return {
         name: value
-        for name, value in sorted(vars(module).items())
-        if name not in usual
-        and not _is_simple(value)
-        and (not is_of_torch or _is_put_on(name, value))
+        for name, value in sorted(own_attributes(module).items())
+        if not _is_simple(value) and (not is_of_torch or _is_put_on(name, value))
     }
 
 

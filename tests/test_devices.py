@@ -32,7 +32,8 @@ from cascadetta_lib.evaluation.evaluator import Evaluator
 from cascadetta_lib.losses import rotate_randomly
 from cascadetta_lib.methods import METHODS, Method
 from cascadetta_lib.models import Cascade
-from cascadetta_lib.models.remembered_statistics import keep_statistics, remember
+from cascadetta_lib.models.remembered_statistics import remember
+from cascadetta_lib.models.snapshot import keep_state
 from cascadetta_lib.training import theorem
 from cascadetta_lib.training.objectives import OBJECTIVES
 from cascadetta_lib.training.pretrain import pretrain
@@ -332,7 +333,7 @@ def test_a_step_of_a_method(name: str, modality: Modality, order: str, answer: f
         assert logits.device == META and logits.shape == (8, NETWORKS[modality][1]["classes"])
         asks_nothing = name == "cotta" and COPIES[modality] is None
         assert (waits.reads, waits.copies) == ((0, 0) if asks_nothing else BUDGET.get(name, (0, 0)))
-    with Waits() as waits, keep_statistics(method):
+    with Waits() as waits, keep_state(method):
         assert method.predict(x).main.device == META
         remember(method)
     method.reset()

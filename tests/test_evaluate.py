@@ -31,7 +31,8 @@ from cascadetta_lib.models import (
     build_network,
     normalization_parameters,
 )
-from cascadetta_lib.models.remembered_statistics import keep_statistics, remember
+from cascadetta_lib.models.remembered_statistics import remember
+from cascadetta_lib.models.snapshot import keep_state
 from cascadetta_lib.training.objectives import OBJECTIVES
 
 pytestmark = pytest.mark.usefixtures("small_updates")
@@ -82,7 +83,7 @@ def adapt_by_hand(method: Method, dataset: ImageDataset, domain: Domain) -> floa
 def accuracy_by_hand(method: Method, dataset: ImageDataset, domain: Domain) -> float:
     x, y = dataset.domain(*domain)
     right = 0
-    with keep_statistics(method):
+    with keep_state(method):
         for part, labels in zip(x.split(BATCH), y.split(BATCH), strict=True):
             right += int((method.predict(dataset.prepare(part)).main.argmax(1) == labels).sum())
             remember(method)

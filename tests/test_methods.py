@@ -28,10 +28,10 @@ from cascadetta_lib.models import (
 from cascadetta_lib.models.remembered_statistics import (
     RememberedStatistics,
     give_statistics,
-    keep_statistics,
     remember,
     statistics_of,
 )
+from cascadetta_lib.models.snapshot import keep_state
 from cascadetta_lib.training.objectives import OBJECTIVES
 
 pytestmark = pytest.mark.usefixtures("small_updates")
@@ -621,7 +621,7 @@ def test_measuring_leaves_no_trace_in_the_memory(images: Tensor) -> None:
     method = make("adabn", memory=16)
     method(images)
     before = snapshot(method)
-    with keep_statistics(method):
+    with keep_state(method):
         method.predict(images + 1)
         remember(method)
         assert not same(snapshot(method), before)

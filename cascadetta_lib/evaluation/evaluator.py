@@ -41,7 +41,7 @@ from cascadetta_lib.losses import describe
 from cascadetta_lib.methods import Method
 from cascadetta_lib.methods.refusals import MASKING_REMEDY, values_per_channel
 from cascadetta_lib.models import Outputs
-from cascadetta_lib.models.remembered_statistics import keep_statistics, remember, statistics_of
+from cascadetta_lib.models.remembered_statistics import remember, statistics_of
 from cascadetta_lib.models.snapshot import keep_state
 from cascadetta_lib.progress import progress
 
@@ -329,11 +329,11 @@ class Evaluator:
         number.
 
         No parameter is updated. BatchNorm keeps the method's mode, and the batches are the
-        stream's. Remembered statistics change from batch to batch. They are restored at the end, as
-        are buffers and plain attributes of the network and of the method's teacher.
+        stream's. Remembered statistics change from batch to batch. At the end they are restored,
+        with all other buffers and plain attributes of the network and of the method's teacher.
         `run` calls this while it holds the examples.
         """
-        with keep_statistics(self.method), keep_state(self.method):
+        with keep_state(self.method):
             return _accuracy_by_domain(self._pass(stretch, self._predict))
 
     def _batches_of(self, held: Examples) -> list[Batch]:

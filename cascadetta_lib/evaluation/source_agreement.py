@@ -42,13 +42,12 @@ class SourceAgreement:
         x: the batch, (B, …). z: the method's logits, (B, C).
         """
         with keep_state(self.model):
-            tensors = _tensors(self.model)
-            adapted = _copies(tensors)
-            _write(self.source, tensors)
+            adapted = _copies(dict(self.model.named_parameters()))
+            _write(self.source, self.model)
             try:
                 predicted = as_outputs(self.model(x)).main.argmax(1)
             finally:
-                _write(adapted, tensors)
+                _write(adapted, self.model)
                 # Drop the statistics of the source's pass, or `remember` would store them.
                 for statistics in statistics_of(self.model):
                     statistics.seen = None
@@ -65,8 +64,8 @@ def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 @torch.no_grad()
-def _write(values: Mapping[str, Tensor], tensors: Mapping[str, Tensor]) -> None:
-    """Write values into the tensors of the same names. Others stay as they are."""
-    for name, tensor in tensors.items():
+def _write(values: Mapping[str, Tensor], model: nn.Module) -> None:
+    """Write values into the parameters and buffers of the same names. Others stay as they are."""
+    for name, tensor in _tensors(model).items():
         if name in values:
             tensor.copy_(values[name])

@@ -22,6 +22,7 @@ from cascadetta_lib.models import (
     normalization_parameters,
     require_own_scales,
 )
+from cascadetta_lib.models.batch_norm import explaining_one_value
 from cascadetta_lib.models.remembered_statistics import statistics_of
 from cascadetta_lib.registry import nearest
 
@@ -145,15 +146,12 @@ def values_per_channel(label: str, count: int) -> Iterator[None]:
 
     count: the size of the batch.
     """
-    try:
+    message = (
+        f"{label}: with a batch of {count} a BatchNorm sees 1 value per channel, but needs at "
+        "least 2; use larger batches, erm or source_prior"
+    )
+    with explaining_one_value(message):
         yield
-    except ValueError as error:
-        if "more than 1 value per channel" not in str(error):
-            raise
-        raise ValueError(
-            f"{label}: with a batch of {count} a BatchNorm sees 1 value per channel, but needs at "
-            "least 2; use larger batches, erm or source_prior"
-        ) from error
 
 
 class Answer(NamedTuple):

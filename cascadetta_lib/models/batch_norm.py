@@ -60,6 +60,19 @@ def require_own_scales(module: nn.Module) -> None:
                 )
 
 
+@contextmanager
+def explaining_one_value(message: str) -> Iterator[None]:
+    """Replace PyTorch's error that a BatchNorm gets a single value per channel by a ValueError that
+    says `message`.
+    """
+    try:
+        yield
+    except ValueError as error:
+        if "more than 1 value per channel" not in str(error):
+            raise
+        raise ValueError(message) from error
+
+
 def use_batch_statistics(module: nn.Module) -> None:
     """Set every BatchNorm layer to normalise by its batch. Running statistics are neither used nor
     changed.

@@ -15,7 +15,6 @@ divide by n − 1, and so do the variances in the releases of TEMA and of the so
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any, ClassVar
 
 import torch
@@ -191,18 +190,6 @@ def remember(module: nn.Module) -> None:
     """
     for statistics in statistics_of(module):
         statistics.remember()
-
-
-@contextmanager
-def keep_statistics(module: nn.Module) -> Iterator[None]:
-    """Restore the remembered statistics of `module` at the end of `with`."""
-    kept = [(given, given.mean.clone(), given.variance.clone()) for given in statistics_of(module)]
-    try:
-        yield
-    finally:
-        for given, mean, variance in kept:
-            given.mean.copy_(mean)
-            given.variance.copy_(variance)
 
 
 def _is_compiled(module: nn.Module) -> bool:

@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-OF_EVERY_MODULE = frozenset(vars(nn.Module()))
-"""The attributes that PyTorch itself gives each module, such as `training`."""
+from cascadetta_lib.code import own_attributes
 
 
 class PlainAttributes:
@@ -113,8 +112,8 @@ def _plain_attributes(part: nn.Module) -> dict[str, Any]:
         return {}
     return {
         name: value
-        for name, value in vars(part).items()
-        if name not in OF_EVERY_MODULE and isinstance(value, Tensor | int | float | None)
+        for name, value in own_attributes(part).items()
+        if isinstance(value, Tensor | int | float | None)
     }
 
 

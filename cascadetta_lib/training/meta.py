@@ -14,8 +14,8 @@ a column per parameter of I.
 In the code `psi` holds the parameters of θ_a too. The inner step does not move these.
 """
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -30,6 +30,7 @@ from cascadetta_lib.models import (
     normalization_parameters,
     require_own_scales,
 )
+from cascadetta_lib.models.batch_norm import explaining_one_value
 from cascadetta_lib.models.recomputed import refuse_recomputation
 from cascadetta_lib.registry import nearest
 from cascadetta_lib.training.objectives import (
@@ -102,18 +103,12 @@ class MetaProblem:
         return 0.1 * total if self.outer_loss == "release" else total
 
 
-@contextmanager
-def _enough_values(half: Half) -> Iterator[None]:
-    """Replace PyTorch's error about a single value per channel by one that names the half."""
-    try:
-        yield
-    except ValueError as error:
-        if "more than 1 value per channel" not in str(error):
-            raise
-        raise ValueError(
-            f"with {len(half.y)} example in half a batch a BatchNorm sees 1 value per channel, but "
-            "needs at least 2; use larger batches"
-        ) from error
+def _enough_values(half: Half) -> AbstractContextManager[None]:
+    """Name the half in an error about a single value per channel."""
+    return explaining_one_value(
+        f"with {len(half.y)} example in half a batch a BatchNorm sees 1 value per channel, but "
+        "needs at least 2; use larger batches"
+    )
 
 
 def halve(x: Tensor, y: Tensor, kind: Objective, draws: torch.Generator) -> tuple[Half, Half]:

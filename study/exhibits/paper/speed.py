@@ -71,16 +71,11 @@ class Speed(Exhibit):
 
 
 def _plainest(run: Run, runs: Runs) -> Run:
-    """Return a stored run of the same request, data and code that measured no agreement with the
-    source. If there is none, return `run`.
+    """Return a run of the same request that measured no agreement with the source. If there is
+    none, return `run`.
     """
-    made_by = run.provenance
-    for other in runs.stored:
-        is_same = other.request.fullest == run.request.fullest
-        is_alike = (other.provenance.code, other.provenance.fingerprint) == (
-            made_by.code,
-            made_by.fingerprint,
-        )
-        if is_same and is_alike and not other.request.source_agreement:
+    for other in runs.of_one_state:
+        is_plain = not other.request.source_agreement
+        if is_plain and other.request.fullest == run.request.fullest:
             return other
     return run
