@@ -1,24 +1,27 @@
 #!/usr/bin/env bash
-# abstention 0.1.3.1, the package of the paper that names calibrated EM hard to beat at label shift, and the one
-# from which others take their calibrators: its EMImbalanceAdapter, given a calibrator_factory, finds the
-# target's prior as if there were no calibrator. Expected: the calibrator that it fits on the validation data
-# is put on the target's posteriors as well, so that the prior is the one that a user gets who calibrates both
-# sets first. Seen, for a network whose logits are three times too large, ten classes
-# and 5,000 examples of each set (L1 distance from the target's shares; accuracy of the adapted posteriors):
+# abstention 0.1.3.1: EMImbalanceAdapter estimates the shares of a target's classes by EM. Given a
+# calibrator_factory, it finds these shares as if there were no calibrator.
+# Expected: the calibrator, which it fits on the validation data, also calibrates the target's
+# posteriors. Then the result is that of a user who calibrates both sets first.
+# Seen, for a network whose logits are three times too large, ten classes, and 5,000 examples
+# per set (L1 distance of the shares from the target's; accuracy of the adapted posteriors):
 #   no calibrator                     0.319   56.1 %
 #   with calibrator_factory           0.318   61.6 %
 #   both sets calibrated first        0.058   63.5 %
 #   the exact posteriors              0.056   63.5 %
-# The calibrated posteriors of the target go into a variable that the loop does not read: calibration moves the
-# prior of the source alone, and then the posteriors that are adapted. For two classes it is the same.
-# Limits: its default is no calibrator; tried for temperature scaling. Calibrate first, and all is well. Where
-# the field meets it: the prior of a target whose labels are shifted, by a network that is sure of itself.
+# The calibrated posteriors of the target are stored in a variable that the EM loop does not read.
+# So calibration changes the source's shares, and later the posteriors to adapt, but not the EM.
+# With two classes it is the same.
+# Limits: without a calibrator_factory, the default, nothing is calibrated. Tried for temperature
+# scaling. Calibrating both sets first avoids it.
+# Where the field meets it: label shift, with a network that is too sure of itself. The package
+# belongs to the paper that shows how well calibrated EM works there.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
-python3 -m pip install --quiet --no-compile --target "$folder" abstention==0.1.3.1 numpy==2.4.6 scipy==1.17.1 \
-  scikit-learn==1.9.1
+python3 -m pip install --quiet --no-compile --target "$folder" abstention==0.1.3.1 numpy==2.4.6 \
+  scipy==1.17.1 scikit-learn==1.9.1
 PYTHONPATH=$folder python3 -W ignore - <<'CODE'
 import numpy as np
 from abstention.calibration import TempScaling
@@ -45,7 +48,7 @@ def draw(rng, shares):
 
 
 def judge(labels, adapt, source, target):
-    """Return how far the prior that was found is from the shares, and the accuracy after adapting."""
+    """Return the distance of the found shares from the true ones, and the adapted accuracy."""
     shares = np.bincount(labels, minlength=source.shape[1]) / EXAMPLES
     prior = adapt.multipliers * adapt.calibrator_func(source).mean(0)
     right = adapt(target).argmax(1) == labels
@@ -62,14 +65,19 @@ for classes, shares in SHARES.items():
     calibrate = TempScaling()(source, one_hot, posterior_supplied=True)
     ways = {
         "no calibrator": (EMImbalanceAdapter(), source, target),
-        "calibrator_factory": (EMImbalanceAdapter(calibrator_factory=TempScaling()), source, target),
+        "calibrator_factory": (
+            EMImbalanceAdapter(calibrator_factory=TempScaling()),
+            source,
+            target,
+        ),
         "calibrated first": (EMImbalanceAdapter(), calibrate(source), calibrate(target)),
         "exact": (EMImbalanceAdapter(), softmax(source_logits), softmax(logits)),
     }
     for name, (adapter, of_source, of_target) in ways.items():
         adapt = adapter(of_target, of_source, one_hot)
         seen[classes, name] = judge(labels, adapt, of_source, of_target)
-        print(f"{classes} classes, {name}: L1 distance {seen[classes, name][0]}, accuracy {seen[classes, name][1]}")
+        distance, accuracy = seen[classes, name]
+        print(f"{classes} classes, {name}: L1 distance {distance}, accuracy {accuracy}")
 for classes in SHARES:
     inside, first = seen[classes, "calibrator_factory"][0], seen[classes, "calibrated first"][0]
     assert abs(inside - seen[classes, "no calibrator"][0]) < 0.005
