@@ -117,11 +117,24 @@ class EATA(WithSource, ETA):
             norm.training = False  # so no gradient depends on the other examples
         assert self.source is not None
         # A forward pass may change plain attributes and buffers of the network.
-        with keep_state(self.model), self.reading_source(self.source), torch.no_grad():
-            self.model(self.source[:1])
+        with keep_state(self.model):
+            fisher = self.read_source(self.source)
+        self.register_buffer("fisher", fisher)
+        for norm in norms:
+            norm.training = True
+        self.source = None
+        self.register_buffer("anchor", parameters_to_vector(self.adapted_parameters()).detach())
+
+    def read_source(self, source: Tensor) -> Tensor:
+        """Return the Fisher information of the source examples.
+
+        Raises ValueError if the network cannot take them, or if torch.func.vmap cannot go through
+        the network.
+        """
+        with self.reading_source(source), torch.no_grad():
+            self.model(source[:1])
         try:
-            with keep_state(self.model):
-                fisher = self.fisher_information()
+            return self.fisher_information()
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:
@@ -129,11 +142,6 @@ class EATA(WithSource, ETA):
                 f"{self.label} needs the gradient of each example by torch.func.vmap, which cannot "
                 f"go through this network ({first_sentence(error)}); use eta"
             ) from error
-        self.register_buffer("fisher", fisher)
-        for norm in norms:
-            norm.training = True
-        self.source = None
-        self.register_buffer("anchor", parameters_to_vector(self.adapted_parameters()).detach())
 
     @torch.no_grad()
     def fisher_information(self) -> Tensor:
