@@ -598,8 +598,8 @@ def test_domains_stand_in_the_papers_order_whatever_the_streams(in_orders: Shown
         "Tent\nhere 35.0 % (3 orders)\nthe paper 35.7 %",
         "Cascade\nhere 10.0 % (3 orders)\nthe paper 23.0 %",
         "Tent, a tenth of the rate\nhere 30.0 % † (1 order)",
-        "Cascade, same weights without $\\theta_a$\nhere 15.0 % (3 orders)",
-        "Cascade, same weights without $\\theta_a$,\na tenth of the rate\nhere 15.0 % † (1 order)",
+        "Cascade, entropy of $\\theta_m$\nhere 15.0 % (3 orders)",
+        "Cascade, entropy of $\\theta_m$,\na tenth of the rate\nhere 15.0 % † (1 order)",
     ]
     named = figure.axes[0].get_legend_handles_labels()[1]
     assert named == ["the paper", "one order", "mean of the orders"]

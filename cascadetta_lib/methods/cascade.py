@@ -83,4 +83,4 @@ class CascadeSameWeights(CascadeNoAuxiliary):
     """
 
     objective = "meta"
-    label = "Cascade, same weights without θ_a"
+    label = "Cascade, entropy of θ_m"

@@ -43,8 +43,8 @@ NAMES = {
     "Cascade, a tenth of the rate": "the cascade at a tenth of the rate",
     "Cascade, ten times the rate": "the cascade at ten times the rate",
     "Cascade, no θ_a": "the network trained and adapted without θ_a",
-    "Cascade, same weights without θ_a": "the variant without θ_a",
-    "Cascade, same weights without θ_a, a tenth of the rate": "the variant without θ_a at a tenth "
+    "Cascade, entropy of θ_m": "the variant without θ_a",
+    "Cascade, entropy of θ_m, a tenth of the rate": "the variant without θ_a at a tenth "
     "of the rate",
     "Tent, a tenth of the rate": "Tent at a tenth of the rate",
 }
@@ -57,7 +57,7 @@ LEARNING = {
     "cotta": "CoTTA",
     "cascade": "Cascade",
     "cascade_fixed_classifier": "Cascade, θ_m fixed",
-    "cascade_same_weights": "Cascade, same weights without θ_a",
+    "cascade_same_weights": "Cascade, entropy of θ_m",
 }
 """The methods that learn, with their labels, for the table of one order."""
 DECIMALS = 1

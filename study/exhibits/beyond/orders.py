@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -87,7 +86,7 @@ class Orders(Exhibit):
         in SLOWER and FASTER also have points at other rates.
 
         If the profile has AdaBN, the source prior is added. If it has the cascade, the cascade with
-        θ_m fixed and the same weights without θ_a are added.
+        θ_m fixed and the variant without θ_a are added.
         """
         asked = set(settings.image.methods)
         if "adabn" in asked:
@@ -244,6 +243,14 @@ def _differences(frame: pd.DataFrame) -> pd.DataFrame:
     return table.rename_axis("difference")
 
 
+def over_two_lines(label: str) -> str:
+    """Break a long label behind its last comma, so that it fits above a panel."""
+    name, comma, variant = label.rpartition(", ")
+    if len(label) <= TITLE or not comma:
+        return label
+    return f"{name},\n{variant}"
+
+
 def _figure(frame: pd.DataFrame, paper: pd.DataFrame, rate: float) -> Part | str:
     """Draw a panel for each entry of SHOWN that has runs.
 
@@ -278,7 +285,7 @@ def _figure(frame: pd.DataFrame, paper: pd.DataFrame, rate: float) -> Part | str
         axes.plot(mean, "o", ms=3, **look)
         several = "" if count(each) == 1 else "s"
         mark = f" {DAGGER}" if each["apart"].any() else ""
-        title = f"{typeset(fill(label, TITLE))}\nhere {number(each['E'].mean(), 1)} %{mark}"
+        title = f"{typeset(over_two_lines(label))}\nhere {number(each['E'].mean(), 1)} %{mark}"
         title += f" ({count(each)} order{several})"
         if label in paper.index:
             title += f"\nthe paper {number(theirs['E'], 1)} %"

@@ -51,7 +51,7 @@ class StepSize(Exhibit):
 
     def points(self, settings: Settings) -> list[Point]:
         """Return points along the long stream of AdaBN and of the profile's methods in COMPARED. If
-        the profile has the cascade, the cascade with θ_m fixed and the same weights without θ_a are
+        the profile has the cascade, the cascade with θ_m fixed and the variant without θ_a are
         added.
         """
         methods = list(settings.image.methods)
@@ -196,7 +196,7 @@ def _figure(moving: pd.DataFrame, base: pd.DataFrame) -> Part:
     note = (
         "The learning rate stands beside each marker. The distance is that of all adapted "
         "parameters, the gain is over all domains. If θ_a only made steps smaller, the cascade "
-        "would gain as much as the same weights without θ_a wherever both have moved as far."
+        "would gain as much as the variant without θ_a wherever both have moved as far."
     )
     if moving["apart"].any():
         note += (

@@ -44,7 +44,7 @@ class TentRow(Exhibit):
 
     def points(self, settings: Settings) -> list[Point]:
         """Return points along the long stream of each candidate that the profile has, and of AdaBN
-        on each candidate's network. If the profile has the cascade, the same weights without θ_a
+        on each candidate's network. If the profile has the cascade, the variant without θ_a
         are added.
         """
         methods = [name for name in settings.image.methods if name in CANDIDATES]

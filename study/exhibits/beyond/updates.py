@@ -42,7 +42,7 @@ class Updates(Exhibit):
     def points(self, settings: Settings) -> list[Point]:
         """Return points along the long stream.
 
-        If the profile has the cascade, two variants are added: the same weights without θ_a, and
+        If the profile has the cascade, two variants are added: the variant without θ_a, and
         the cascade with Adam, the optimiser that makes Tent drift. On networks that are not
         published, the cascade trained without θ_a is added too.
         """
