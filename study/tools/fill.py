@@ -40,6 +40,7 @@ ENDS = "<!-- until here -->\n"
 NAMES = {
     "AdaBN, source prior": "AdaBN with a source prior",
     "Cascade": "the cascade",
+    "Cascade, θ_m fixed": "the cascade with θ_m fixed",
     "Cascade, a tenth of the rate": "the cascade at a tenth of the rate",
     "Cascade, ten times the rate": "the cascade at ten times the rate",
     "Cascade, no θ_a": "the network trained and adapted without θ_a",
@@ -332,7 +333,7 @@ class Differences(Table):
             return f"{one} has an error {_by_how_much(-mean, low, high)} than {other} (no interval)"
         return (
             f"{one} has an error {_by_how_much(-mean, -high, -low)} than {other} "
-            f"(95 % over {self.scope(first, second)}: {_ends(-mean, -high, -low)})"
+            f"(95 % interval over {self.scope(first, second)}: {_ends(-mean, -high, -low)})"
         )
 
 
@@ -513,7 +514,7 @@ def over_networks(
     interval = (found.mean, found.low, found.high)
     return (
         f"{called or first} has an error {_by_how_much(*interval)} than {second} "
-        f"(95 % over {word(len(lost))} networks: {_ends(*interval)})"
+        f"(95 % interval over {word(len(lost))} networks: {_ends(*interval)})"
     )
 
 
