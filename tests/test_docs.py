@@ -357,7 +357,7 @@ def tables(tmp_path: Path) -> Path:
         (
             "Cascade, θ_m fixed",
             "AdaBN",
-            "Cascade, θ_m fixed has an error 1.3 points higher than AdaBN "
+            "the cascade with θ_m fixed has an error 1.3 points higher than AdaBN "
             "(95 % interval over images: 0.5 to 2.0)",
         ),
     ],
