@@ -518,15 +518,15 @@ def over_networks(
     )
 
 
-def span(name: str, row: str, column: str, times: float = 1) -> str:
+def span(name: str, row: str, column: str, times: float = 1, digits: int = DECIMALS) -> str:
     """Write the smallest and the largest value of a column, such as `10.4 to 10.7`, over all rows
     whose first column is `row`.
 
     times: the factor by which values are multiplied.
+    digits: the number of decimals.
     """
     table = pd.read_csv(FIGURES / f"{name}.csv", dtype=str)
     values = times * table.loc[table.iloc[:, 0] == row, column].astype(float)
-    digits = DECIMALS if times > 1 else 2
     ends = [number(value, digits) for value in (values.min(), values.max())]
     return " to ".join(dict.fromkeys(ends))
 

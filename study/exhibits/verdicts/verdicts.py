@@ -171,12 +171,16 @@ def _named(finding: Finding, several: bool) -> str:
 def hindrance_of(claim: Claim, reading: Reading, runs: Runs, evidence: Evidence) -> str:
     """Return why a claim gets no verdict, whatever the number is, as text; empty if it may get one.
 
-    A claim needs enough orders or seeds. A claim of the paper also needs the paper's regime.
+    A claim needs enough orders or seeds. Today's code must have made all runs behind it, or none of
+    them. A claim of the paper also needs the paper's regime.
     """
+    states_of_code = {runs.is_current(run) for run in evidence.used}
+    if len(states_of_code) > 1:
+        return "some of the runs were made by an earlier code than the others"
     fewest = int(evidence.parts.count().min())
     if tier_of(runs) == AUTHORS:
         if claim.section == "ours":
-            return "what is asked of Cascade+ is asked on networks of ours"
+            return "our own claims are judged on our own networks, not on the authors'"
         if fewest < LEAST_ORDERS and reading.then not in EXACT:
             return f"{fewest} of {LEAST_ORDERS} orders"
     elif fewest < LEAST_SEEDS and reading.then not in EXACT:
