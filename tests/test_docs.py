@@ -335,12 +335,14 @@ def tables(tmp_path: Path) -> Path:
         (
             "Tent",
             "Cascade",
-            "Tent has an error 3.6 points lower than the cascade (95 % interval over images: 3.0 to 4.2)",
+            "Tent has an error 3.6 points lower than the cascade "
+            "(95 % interval over images: 3.0 to 4.2)",
         ),
         (
             "Cascade",
             "Tent",
-            "the cascade has an error 3.6 points higher than Tent (95 % interval over images: 3.0 to 4.2)",
+            "the cascade has an error 3.6 points higher than Tent "
+            "(95 % interval over images: 3.0 to 4.2)",
         ),
         (
             "SAR",
@@ -383,7 +385,8 @@ def test_a_sentence_names_what_its_interval_is_over(tmp_path: Path) -> None:
     (tmp_path / "o.csv").write_text(OF_ORDERS, encoding="utf-8")
     leads = fill.Differences("o", ["orders", "test batches"], folder=tmp_path)
     assert leads.compare("Tent", "Cascade", "it") == (
-        "it has an error 1.9 points lower than the cascade (95 % interval over five orders: 1.4 to 2.4)"
+        "it has an error 1.9 points lower than the cascade "
+        "(95 % interval over five orders: 1.4 to 2.4)"
     )
     assert leads.scope("Cascade", "ERM") == "images, in one order"
 
@@ -397,7 +400,9 @@ def test_a_sentence_over_networks_is_over_those_that_both_have(tmp_path: Path) -
     assert fill.losses(name, "a", "b") == [2, 2.5]
     assert fill.losses(name, "a", "b", "A") == [1, 3]
     said = fill.over_networks(name, "a", "b")
-    assert said.startswith("a has an error 2.3 points higher than b (95 % interval over two networks: ")
+    assert said.startswith(
+        "a has an error 2.3 points higher than b (95 % interval over two networks: "
+    )
     with pytest.raises(ValueError, match="a and c share no seed"):
         fill.losses(name, "a", "c")
 
@@ -406,7 +411,8 @@ def test_an_end_near_zero_is_not_rounded_to_zero(tmp_path: Path) -> None:
     (tmp_path / "o.csv").write_text(OF_ORDERS, encoding="utf-8")
     leads = fill.Differences("o", ["orders"], folder=tmp_path)
     assert leads.compare("SAR", "Cascade") == (
-        "SAR has an error 5.2 points higher than the cascade (95 % interval over three orders: 0.1 to 10.3)"
+        "SAR has an error 5.2 points higher than the cascade "
+        "(95 % interval over three orders: 0.1 to 10.3)"
     )
 
 
