@@ -35,8 +35,9 @@ MAKES_NO_NUMBER = ("allowed", "code", "data.fetch", "progress", "public", "regis
 """
 IN_EVERY_HASH = ("numerics",)
 """Modules of this package that change numbers without being imported by the code that makes them.
-Every `code_hash` includes them. The package's `__init__` is in none: it may set the number of
-threads, which the provenance of a result names.
+Every `code_hash` includes them. The package's `__init__` is not among them: of all that can change
+numbers, it sets only the number of threads, which the provenance of a result names. It is in a hash
+only if hashed code imports the package itself, as `import cascadetta_lib` does.
 """
 
 

@@ -6,12 +6,13 @@ under another name, the array is made again.
 
 import errno
 import hashlib
+import io
 import itertools
 import os
 import shutil
 import uuid
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import IO
@@ -117,9 +118,7 @@ def kept_arrays(path: Path, make: Callable[[], Mapping[str, np.ndarray]]) -> dic
             return found
         except ValueError as error:
             set_aside(path, str(error))
-    for folder in path.parents:
-        if folder.exists() and not folder.is_dir():
-            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
+    _require_folders(path)
     made = {name: np.asarray(array) for name, array in make().items()}
     checked = made | {CHECKSUM: np.array(_checksum(path, made))}
     try:
@@ -150,6 +149,13 @@ def kept_array(
     return found
 
 
+def _require_folders(path: Path) -> None:
+    """Raise NotADirectoryError if a file has the name of a folder in `path`."""
+    for folder in path.parents:
+        if folder.exists() and not folder.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
+
+
 def _checksum(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
     """Return the SHA-256 of the last two parts of `path`, and of the names, dtypes, shapes and
     bytes of the arrays.
@@ -169,35 +175,64 @@ def mapped_array(
     indexed are read into memory. Writing to the array does not change the file.
 
     make: yields the parts of the array along its first axis. It is called if there is no file. A
-        file that is damaged, or was kept under another name, is set aside and made again.
+        file that is damaged, was kept under another name, or has no .sha256 file beside it, is set
+        aside and made again.
 
-    Raises ValueError if the file holds another dtype or shape.
+    Warns if the array cannot be kept, such as in a folder that cannot be written to. The array is
+    then held in memory.
+
+    Raises ValueError if the file holds another dtype or shape, OSError if the disk is full, and
+    NotADirectoryError if something else than a folder has the name of a folder in `path`.
     """
     mark = path.with_suffix(".sha256")
-    if path.is_file() and not (mark.is_file() and mark.read_text() == _mark_of(path)):
+    if path.is_file() and not (
+        mark.is_file() and mark.read_text() == _mark_of(path, file_hash(str(path)))
+    ):
         set_aside(path, f"{path} does not hold what was kept in it")
     if not path.is_file():
+        _require_folders(path)
 
         def write(file: IO[bytes]) -> None:
-            header = {"descr": "|u1", "fortran_order": False, "shape": shape}
-            np.lib.format.write_array_header_1_0(file, header)
-            for part in make():
-                file.write(np.ascontiguousarray(part, dtype=np.uint8).data)
+            digest = hashlib.sha256()
+            for part in _parts_of_file(shape, make()):
+                file.write(part)
+                digest.update(part)
+            # Before the file has its name, because without a mark it would be set aside.
+            text = _mark_of(path, digest.hexdigest())
+            write_text_atomically(mark, text)
 
-        write_atomically(path, write)
-        marked = _mark_of(path)
-        write_atomically(mark, lambda file: file.write(marked.encode()))
+        try:
+            write_atomically(path, write)
+        except OSError as error:
+            if error.errno == errno.ENOSPC:
+                raise
+            warnings.warn(
+                f"{path} cannot be kept ({error.strerror}): it is made anew each time, and held "
+                "in memory",
+                stacklevel=2,
+            )
+            return np.concatenate([np.empty((0, *shape[1:]), np.uint8), *make()])
     array = np.load(path, mmap_mode="c", allow_pickle=False)
     if array.shape != shape or array.dtype != np.uint8:
         raise ValueError(f"{path}: found {array.dtype} {array.shape}; allowed is uint8 {shape}")
     return array
 
 
-def _mark_of(path: Path) -> str:
+def _parts_of_file(shape: tuple[int, ...], parts: Iterable[np.ndarray]) -> Iterator[memoryview]:
+    """Yield the bytes of the .npy file of a uint8 array: the header, then the array's parts."""
+    header = io.BytesIO()
+    described = {"descr": "|u1", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(header, described)
+    yield header.getbuffer()
+    for part in parts:
+        yield np.ascontiguousarray(part, dtype=np.uint8).data
+
+
+def _mark_of(path: Path, digest: str) -> str:
     """Return the text of the .sha256 file beside a mapped array: the last two parts of `path`, and
     the hash of the array file's bytes.
     """
-    return f"{path.parent.name}/{path.name} {file_hash(str(path))}"
+    return f"{path.parent.name}/{path.name} {digest}"
 
 
 def contents_hash(folder: Path, paths: Iterable[Path]) -> str:

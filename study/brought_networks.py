@@ -2,7 +2,6 @@
 code tell it from others.
 """
 
-import copy
 import functools
 import hashlib
 import sys
@@ -18,6 +17,7 @@ from cascadetta_lib.code import class_hash, code_hash, module_of, own_attributes
 from cascadetta_lib.data.base import Dataset
 from cascadetta_lib.data.streams import Domain
 from cascadetta_lib.models import as_outputs
+from cascadetta_lib.models.snapshot import copy_of
 from study.published_networks import NetworkError
 from study.weights_name import PUBLISHED
 
@@ -97,15 +97,28 @@ def bring(model: nn.Module, name: str) -> Brought:
     )
 
 
+def copied(model: nn.Module, name: str) -> nn.Module:
+    """Return a copy of a network, for the study to run on.
+
+    name: what tables call the network, for messages.
+
+    Raises NetworkError if the network cannot be copied.
+    """
+    try:
+        return copy_of(model, name, "adapt the model itself, without a study, by METHODS[method]")
+    except ValueError as error:
+        raise NetworkError(str(error)) from error
+
+
 def fitting(brought: Brought, dataset: Dataset, domain: Domain) -> nn.Module:
     """Return a copy of a network, in evaluation mode on the device of the data.
 
-    The copy is tried on two examples of `domain`. Raises NetworkError if it cannot take them, if it
-    does not return a logit per class of the dataset, or if the largest logit of an example is not
-    finite.
+    The copy is tried on two examples of `domain`. Raises NetworkError if the network cannot be
+    copied, if it cannot take the examples, if it does not return a logit per class of the dataset,
+    or if the largest logit of an example is not finite.
     """
     x = dataset.prepare(dataset.domain(*domain).x[:2])
-    model = copy.deepcopy(brought.model).to(x.device).eval()
+    model = copied(brought.model, brought.origin).to(x.device).eval()
     try:
         with torch.no_grad():
             returned = model(x)

@@ -171,8 +171,8 @@ def load_release(path: str | Path) -> Cascade:
     the CPU.
 
     The file holds every tensor twice under `net`. The copies with the prefix `stateless.` are
-    loaded, which are those that the release ends up with. The residual blocks are pre-activation,
-    and the logits pass an in-place ReLU, so that z is max(z, 0).
+    loaded, because they hold the values that the authors' code ends up with. The residual blocks
+    are pre-activation, and the logits pass an in-place ReLU, so that z is max(z, 0).
 
     Raises NetworkError if the file does not hold these tensors.
     """

@@ -1,7 +1,9 @@
 """Requests for results, and the keys under which results are stored. Nothing here reads data.
 
-A key is a hash of the whole request, of a hash of the data and of a hash of the code. These two
-hashes are called the *content*.
+A key is a hash of the whole request and of the *content*. The content consists of a hash of the
+data and a hash of the code. For a result on target domains it also says in words what made the
+domains.
+
 The code is that of the library, of `make_run` and of `published_networks`. So a stored result is
 found only while the same request, data and code would make it again.
 """
@@ -57,8 +59,8 @@ class Request(BaseModel, frozen=True, extra="forbid"):
     def key(self, *content: str) -> str:
         """Return the key of the entry that answers this request: 16 hexadecimal digits.
 
-        content: hashes of the data and of the code. For a run `content_of_run` makes them. The
-            other functions `content_of_…` make those of other kinds.
+        content: what identifies the data and the code. `content_of_run` returns it for a run, and
+            the other functions `content_of_…` return it for other results.
         """
         fields = type(self).model_fields
         unasked = {name for name in self.later if getattr(self, name) == fields[name].default}
@@ -299,10 +301,10 @@ def _hash(*parts: str) -> str:
 
 
 class Content(NamedTuple):
-    """The hashes in the key of a result on target domains.
+    """The content in the key of a result on target domains.
 
     fingerprint: the hash of all examples.
-    domain_source: what made the target domains.
+    domain_source: what made the target domains, in words.
     code: the hash of the code.
     """
 
@@ -314,7 +316,7 @@ class Content(NamedTuple):
 def content_of_checkpoint(
     request: CheckpointRequest, fingerprint: str, code: str | None = None
 ) -> tuple[str, str]:
-    """Return the hashes of data and code in the key of a network that is trained here.
+    """Return the content in the key of a network that is trained here: hashes of data and code.
 
     code: the hash of the code that trained it. None: today's code.
     """
@@ -322,15 +324,15 @@ def content_of_checkpoint(
 
 
 def content_of_theorem(request: CheckpointRequest, fingerprint: str) -> tuple[str, str]:
-    """Return the hashes of data and code in the key of a check of Theorem 1."""
+    """Return the content in the key of a check of Theorem 1: hashes of data and code."""
     return fingerprint, code_of_theorem(request)
 
 
 def content_of_run(request: RunRequest, fingerprint: str, domain_source: str) -> Content:
-    """Return the hashes of data and code in the key of a run."""
+    """Return the content in the key of a run."""
     return Content(fingerprint, domain_source, code_of_run(request))
 
 
 def content_of_variance(request: VarianceRequest, fingerprint: str, domain_source: str) -> Content:
-    """Return the hashes of data and code in the key of the errors of a batch's variance."""
+    """Return the content in the key of the errors of a batch's variance."""
     return Content(fingerprint, domain_source, code_of_variance(request.checkpoint))

@@ -95,7 +95,7 @@ class Made:
 class Entry(NamedTuple):
     """An entry of the store.
 
-    content: the hashes of data and code in the entry's key.
+    content: what identifies the data and the code in the entry's key (see study/requests.py).
     values: results that entry.json keeps.
     """
 

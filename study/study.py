@@ -4,7 +4,6 @@ A request is answered from the store. If the result is not there, it is made and
 only puts the parts together: see requests, checkpoints and runs.
 """
 
-import copy
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +14,7 @@ from cascadetta_lib.data.base import Dataset, Modality, Options
 from cascadetta_lib.evaluation.batch_variance import LayerErrors
 from cascadetta_lib.models import normalized
 from cascadetta_lib.models.input_normalization import normalization_of
-from study.brought_networks import Brought, bring
+from study.brought_networks import Brought, bring, copied
 from study.checkpoints import Checkpoint, Context, check_theorem_of, load_or_train
 from study.provenance import choose_device
 from study.requests import (
@@ -94,16 +93,17 @@ class Study:
             the study scales them (`input_scaling`), from −1 to 1 by default. A network that
             `models.normalized` made needs None, and takes images from 0 to 1.
 
-        Raises ValueError for any other `normalization`, for one of text or speech, and for one of a
-        network that `models.normalized` made. Raises
-        NetworkError for a name that cannot be used. A run raises NetworkError if the network's
-        errors on clean images show that it learned with another normalisation.
+        Raises ValueError for any other `normalization`. On text and speech, and for a network that
+        `models.normalized` made, raises ValueError for any `normalization` except None. Raises
+        NetworkError for a network that cannot be copied, and for a name that cannot be used. A run
+        raises NetworkError if the network's errors on clean images show that it learned with
+        another normalisation.
         """
         own = normalization_of(model)
         if normalization is None:
             # A network that `normalized` made takes images from 0 to 1.
             other = self._with(self.settings) if own is None else self.varied(input_scaling="unit")
-            other.brought = bring(copy.deepcopy(model), name)
+            other.brought = bring(copied(model, name), name)
             return other
         if own is not None:
             raise ValueError(
@@ -116,7 +116,7 @@ class Study:
                 f"{self.modality}"
             )
         other = self.varied(input_scaling="unit")
-        other.brought = bring(normalized(copy.deepcopy(model), normalization), name)
+        other.brought = bring(normalized(copied(model, name), normalization), name)
         return other
 
     @property

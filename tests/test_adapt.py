@@ -114,6 +114,17 @@ def test_what_cannot_be_is_refused(
         cascadetta_lib.adapt(network, method, **options)
 
 
+@pytest.mark.filterwarnings("ignore:.*weight_norm.* is deprecated:FutureWarning")
+@pytest.mark.parametrize("kind", ["RuntimeError", "TypeError"])
+def test_a_network_that_cannot_be_copied_is_refused(network: nn.Module, kind: str) -> None:
+    if kind == "RuntimeError":
+        network = nn.Sequential(nn.utils.weight_norm(nn.Conv2d(3, 3, 1)), network)
+    else:
+        network.lines = iter(line for line in "abc")  # type: ignore[assignment]
+    with pytest.raises(ValueError, match=rf"Tent: \w+ cannot be copied \({kind}\); .*METHODS"):
+        cascadetta_lib.adapt(network, "tent")
+
+
 def test_a_network_with_one_logit_is_refused() -> None:
     """The entropy of a single class is 0, so that no parameter would ever move."""
     one = nn.Sequential(nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(3 * 32 * 32, 1))

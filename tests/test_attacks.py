@@ -46,6 +46,7 @@ SLIPPED: dict[str, list[str]] = {
         "computed again in the backward pass",
         "computed again by a reentrant checkpoint",
         "scales by a parametrisation",
+        "weight_norm that cannot be copied",
     ],
     "changes of data, networks and code": [
         "a list of the network",

@@ -270,7 +270,7 @@ def test_one_of_many_parts_must_miss_the_bound_by_more_to_refute() -> None:
     assert weighed(barely).outcome == "contradicted"
     several = weighed(barely, good, (3.0, 2.5, 3.1, 2.0), (2.0, 3.5, 2.2, 2.4))
     assert several.outcome == "undecided" and several.part == "0"
-    assert several.reason.startswith("4.0 standard errors beyond the bound, ")
+    assert several.reason.startswith("4.0 standard errors beyond the bound; ")
     assert 4.0 < several.critical < 8.0
     sure = (-2.01, -2.0, -1.99, -2.0)
     assert weighed(sure, good, good).outcome == "contradicted"

@@ -568,6 +568,16 @@ def test_an_interval_of_a_mean_over_orders_lies_about_that_mean() -> None:
     assert pairs.loc["Tent − AdaBN", "95 %, over test batches"] == "[10.00, 10.00]"
 
 
+@pytest.mark.parametrize("stream", [("fog", "gaussian_noise"), ("spatter", "fog")])
+def test_orders_are_drawn_on_any_domains(stream: tuple[str, ...]) -> None:
+    changes = {"stream": stream, "methods": ("adabn", "tent"), "long_order_seeds": (0,)}
+    settings = SETTINGS.vary("image", changes)
+    asked = [point for point in EXHIBITS["orders"].points(settings) if not point.variant]
+    shown = show("orders", stored(settings, made_up_runs(settings, world, asked, (0,))))
+    for axes in content(shown, "orders-figure").axes:
+        assert all(np.isfinite(line.get_ydata()).all() for line in axes.lines)
+
+
 def test_orders_without_a_run_at_the_rate_itself_are_drawn() -> None:
     asked = [point for point in EXHIBITS["orders"].points(SETTINGS) if point.variant]
     shown = show("orders", stored(SETTINGS, made_up_runs(SETTINGS, world, asked, (0,))))

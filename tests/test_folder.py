@@ -2,6 +2,7 @@
 are.
 """
 
+import os
 import re
 import shutil
 import tracemalloc
@@ -137,6 +138,8 @@ def test_a_last_batch_of_one_is_one_of_the_targets(
 
 
 def test_a_network_runs_on_targets_of_ones_own(pets: Path, tmp_path: Path) -> None:
+    """One of them has the name of a corruption."""
+    write_part(pets / "targets" / "fog", 2)
     values = {
         "image_dataset": f"folder:{pets}",
         "data_folder": str(tmp_path),
@@ -151,7 +154,7 @@ def test_a_network_runs_on_targets_of_ones_own(pets: Path, tmp_path: Path) -> No
     study = Study(load_profile("quick", values))
     run = study.bring(network, "mine", normalization="imagenet").run("tent")
     counts = run.batches.groupby("domain", sort=False)["count"].sum()
-    assert counts.to_dict() == {"1-night": 6, "2-rain": 9}
+    assert counts.to_dict() == {"1-night": 6, "2-rain": 9, "fog": 6}
     assert "images a domain, batch 4" in what_made([run]), "it has no severity"
 
 
@@ -247,6 +250,10 @@ Break = Callable[[Path], object]
         ),
         (lambda pets: (pets / "classes.txt").write_text("cat\ndog\n"), "the class 'eel'"),
         (lambda pets: (pets / "classes.txt").write_text("cat\ncat\n"), "'cat' twice"),
+        (
+            lambda pets: (pets / "classes.txt").write_bytes("chaton\nété\n".encode("latin-1")),
+            "classes.txt is no text in UTF-8: .*0xe9",
+        ),
         (
             lambda pets: (pets / "classes.txt").write_text("ant\ncat\ndog\neel\n"),
             "train: found no images of 'ant'",
@@ -365,3 +372,43 @@ def test_an_array_on_the_disk_takes_no_memory_and_is_made_again_when_it_is_damag
     with pytest.warns(UserWarning, match="does not hold what was kept in it"):
         mapped_array(tmp_path / "other.npy", shape, make)
     assert len(made) == 3
+
+
+PARTS = [np.zeros((1, 2), np.uint8), np.ones((3, 2), np.uint8)]
+
+
+def test_an_array_whose_maker_is_killed_as_its_file_appears_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And so it is for another process, which may come at that moment."""
+    path = tmp_path / "kept.npy"
+    replace = os.replace
+
+    def killed(old: Path, new: Path) -> None:
+        replace(old, new)
+        if new == path:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            mapped_array(path, (4, 2), lambda: PARTS)
+    kept = mapped_array(path, (4, 2), lambda: pytest.fail("it is made again"))
+    assert np.array_equal(kept, np.concatenate(PARTS))
+
+
+def test_a_mapped_array_that_cannot_be_kept_is_made_each_time(tmp_path: Path) -> None:
+    """In a folder that is a link to itself, and so cannot be made."""
+    folder = tmp_path / "loop"
+    folder.symlink_to(folder)
+    told = r"kept\.npy cannot be kept \(.*\): it is made anew each time, and held in memory"
+    for _ in range(2):
+        with pytest.warns(UserWarning, match=told):
+            made = mapped_array(folder / "kept.npy", (4, 2), lambda: iter(PARTS))
+        assert np.array_equal(made, np.concatenate(PARTS))
+
+
+def test_a_mapped_array_in_the_place_of_a_file_is_refused_before_it_is_made(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError, match=f"{tmp_path}/file"):
+        mapped_array(tmp_path / "file" / "kept.npy", (4, 2), lambda: pytest.fail("it is made"))

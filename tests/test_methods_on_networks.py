@@ -10,6 +10,7 @@ import copy
 import math
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
@@ -256,6 +257,16 @@ def with_norms_of_weights() -> nn.Module:
     return trunk
 
 
+def with_old_norms_of_weights() -> nn.Module:
+    """Its weights are no leaves of the graph, so PyTorch does not copy it."""
+    trunk = Trunk()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        for layer in (trunk.first, trunk.second):
+            nn.utils.weight_norm(layer)
+    return trunk
+
+
 class Positive(nn.Module):
     """A parametrisation by which a scale cannot be negative."""
 
@@ -322,6 +333,7 @@ TRUNKS: dict[str, Callable[[], nn.Module]] = {
     "one set of running statistics for two": one_memory,
     "hook on BatchNorm": hooked,
     "weight_norm": with_norms_of_weights,
+    "weight_norm that cannot be copied": with_old_norms_of_weights,
     "scales by a parametrisation": with_positive_scales,
     "frozen by its user": frozen_by_its_user,
     "TorchScript": lambda: torch.jit.script(Trunk()),
@@ -390,6 +402,8 @@ def refusal(kind: str, name: str) -> str | None:
         return "use eta"
     if kind in COMPUTED_AGAIN and name == "sar":
         return "recomputes activations in the backward pass"
+    if kind == "weight_norm that cannot be copied" and name in ("cotta", "petta", "rotta"):
+        return "use tent"
     if kind == "under no_grad" and name not in STILL:
         return "torch.no_grad()"
     if kind == "loses a parameter" and name not in STILL:

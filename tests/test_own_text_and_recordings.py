@@ -189,7 +189,7 @@ def test_recordings_that_are_in_another_part_again_are_told(tmp_path: Path) -> N
     dataset = load_recordings(folder)
     used = sum(len(split.y) for split in (dataset.train, dataset.held_out, dataset.test))
     assert dataset.source.endswith(
-        f"20 of 2 words, less {20 - used} that are in another part again"
+        f"20 of 2 words, without {20 - used} copies of recordings in another part"
     )
     assert used < 20
 

@@ -19,6 +19,7 @@ import pytest
 from made_up_runs import Numbers, keep, made_up_runs, on_cifar10, points_of
 from matplotlib.figure import Figure
 
+from cascadetta_lib.data.streams import Domain
 from cascadetta_lib.methods.rate_selection import rates_around
 from study.exhibits import EXHIBITS
 from study.exhibits.kit.points import Point
@@ -235,6 +236,27 @@ def test_a_later_session_adds_a_file_and_leaves_the_others(
     files = {path.name: path.read_bytes() for path in packed.iterdir()}
     assert pack([later.results_path], packed)[0] == 0, "all of them are there"
     assert {path.name: path.read_bytes() for path in packed.iterdir()} == files
+
+
+def test_names_of_domains_that_look_like_no_text_come_back(tmp_path: Path) -> None:
+    settings = settings_in(tmp_path / "made")
+    points = points_of(settings, ["main_image"])[:1]
+    [run] = made_up_runs(settings, lambda *asked: Numbers((2,) * 12), points, (0,))
+    stream = tuple(Domain(name, 1) for name in ("NA", "007", "null"))
+    names = [stream[step % 3].name for step in run.batches["step"]]
+    after = [stream[step % 3].name for step in run.accuracies["step"]]
+    request = run.request.model_copy(update={"stream": stream})
+    batches = run.batches.assign(domain=names)
+    accuracies = run.accuracies.assign(domain=after)
+    keep(
+        Store(settings.results_path),
+        replace(run, request=request, batches=batches, accuracies=accuracies),
+    )
+    pack([settings.results_path], tmp_path / "packed")
+    unpack(tmp_path / "back", tmp_path / "packed")
+    [found] = Store(tmp_path / "back").runs()
+    assert list(found.batches["domain"]) == names
+    assert list(found.accuracies["domain"]) == after
 
 
 @pytest.mark.parametrize("errors", [3, 2])

@@ -329,7 +329,7 @@ def test_a_recording_in_two_parts_stays_in_the_first(words: Path, tmp_path: Path
     assert len(after.train.y) == 18 and not learned & {
         x.numpy().tobytes() for x in (*after.test.x, *after.held_out.x)
     }
-    assert "less 3 that are in another part again" in after.source
+    assert "without 3 copies of recordings in another part" in after.source
 
 
 def test_sizes(words: Path, tmp_path: Path) -> None:
@@ -662,7 +662,7 @@ def test_real_utterances(tmp_path: Path) -> None:
         390,
         854,
     ]
-    assert "less 54 that are in another part again" in dataset.source
+    assert "without 54 copies of recordings in another part" in dataset.source
     assert dataset.noise.shape == (120, SAMPLES) and dataset.test.y[:100].unique().numel() == 10
     for waveform, spectrogram in zip(
         speech.as_float(dataset.test.x), dataset.domain("clean").x[:50, 0], strict=False

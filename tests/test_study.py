@@ -455,6 +455,15 @@ def test_a_network_of_other_classes_or_inputs_is_refused_before_it_runs(study: S
     assert not list(study.store.folder.glob("runs/*/entry.json"))
 
 
+@pytest.mark.filterwarnings("ignore:.*weight_norm.* is deprecated:FutureWarning")
+def test_a_network_that_cannot_be_copied_is_refused_as_it_is_brought(study: Study) -> None:
+    head = nn.utils.weight_norm(nn.Linear(3 * 32 * 32, 10))
+    network = nn.Sequential(nn.Flatten(), head)
+    for normalization in (None, "imagenet"):
+        with pytest.raises(NetworkError, match="mine: Sequential cannot be copied .*METHODS"):
+            study.bring(network, "mine", normalization)
+
+
 def test_a_last_batch_of_one_is_refused_before_anything_is_made(tmp_path: Path) -> None:
     """Where a network ends at one pixel, a BatchNorm has no statistics of a single image."""
     changes = {"image_test_size": 9, "image_methods": ["erm", "adabn"]}

@@ -75,6 +75,14 @@ def test_without_the_authors_runs_the_third_baseline_is_not_there() -> None:
     assert set(table.iloc[:, 2]) == {"–"}
 
 
+def test_adabn_alone_is_told() -> None:
+    """As in a report after a job that was stopped: AdaBN's runs come first."""
+    settings = SETTINGS.vary("image", {"methods": ("erm", "adabn")})
+    runs = made_up_runs(settings, world, points_of(settings, ["tent_row"]), (0,))
+    shown = EXHIBITS["tent_row"].show(stored(settings, runs))
+    assert "No method that minimises entropy has runs." in shown.lines
+
+
 def test_a_network_of_its_own_is_compared_with_adabn_on_that_network() -> None:
     """The AdaBN of the network without θ_a errs less than that of the others' network."""
     settings = SETTINGS.vary("image", {"methods": ("adabn", "tent", "cascade_no_auxiliary")})

@@ -3,7 +3,9 @@ they are.
 """
 
 import shutil
+import sys
 import tarfile
+import types
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -326,6 +328,27 @@ def test_features_are_kept(tmp_path: Path) -> None:
     assert torch.equal(first.bank, small_dataset(tmp_path / "one").bank)
     assert torch.equal(other.bank, small_dataset(tmp_path / "one", msda_layers=0).bank)
     assert written(tmp_path) == before, "they were not made again"
+
+
+def test_features_by_synonyms_of_a_cell_are_kept_by_what_the_cell_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cell's module has no file, and neither has a built-in method, such as a dictionary's."""
+    cell = types.ModuleType("cell")
+    monkeypatch.setitem(sys.modules, "cell", cell)
+    finders: list[Any] = []
+    for other in ("bad", "book"):
+        exec(f"def find(word):\n    return ({other!r},)", vars(cell))
+        finders.append(vars(cell)["find"])
+    known = dict.fromkeys(words(" ".join(small_dataset(tmp_path).texts)), ())
+    finders += [(known | {"good": (other,)}).__getitem__ for other in ("bad", "book")]
+    banks = []
+    for find in finders:
+        banks.append(small_dataset(tmp_path, Synonyms(find, "the cell")).bank)
+        before = written(tmp_path)
+        small_dataset(tmp_path, Synonyms(find, "the cell"))
+        assert written(tmp_path) == before, "they were not made again"
+    assert not torch.equal(banks[0], banks[1]) and not torch.equal(banks[2], banks[3])
 
 
 # The composed reviews

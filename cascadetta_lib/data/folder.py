@@ -230,11 +230,16 @@ def _parts(folder: Path) -> dict[str, Path]:
 def _classes(folder: Path, parts: Mapping[str, Path]) -> tuple[str, ...]:
     """Return the names of the classes, in the order of their labels.
 
-    Raises ValueError if classes.txt has a class twice, or if there are fewer than two classes.
+    Raises ValueError if classes.txt is no text in UTF-8 or has a class twice, or if there are fewer
+    than two classes.
     """
     listed = folder / "classes.txt"
     if listed.is_file():
-        lines = [line.strip() for line in listed.read_text(encoding="utf-8-sig").splitlines()]
+        try:
+            text = listed.read_text(encoding="utf-8-sig")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{listed} is no text in UTF-8: {error}") from None
+        lines = [line.strip() for line in text.splitlines()]
         names = [line for line in lines if line]
         several = [name for name, count in Counter(names).items() if count > 1]
         if several:

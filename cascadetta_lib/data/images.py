@@ -51,7 +51,8 @@ class Archive:
 
     read: a function read(corruption, severity, count) that returns the first `count` images of a
         domain, or all if `count` is None.
-    sha256: a hash of the contents of all files, so that changed pixels count as other data.
+    sha256: a hash of the files of the fifteen corruptions and of their labels, so that changed
+        pixels count as other data.
     recognised: whether the contents are those of the published archive.
     """
 

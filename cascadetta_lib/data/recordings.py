@@ -129,7 +129,7 @@ def told_of_repeats(parts: Tensor) -> str:
     if there are none.
     """
     count = int((parts == REPEATED).sum())
-    return f", less {count} that are in another part again" if count else ""
+    return f", without {count} copies of recordings in another part" if count else ""
 
 
 def read_all(paths: Sequence[Path]) -> dict[str, np.ndarray]:

@@ -11,6 +11,7 @@ only.
 """
 
 import hashlib
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ from torch import Tensor
 
 from cascadetta_lib.augment import generator_for
 from cascadetta_lib.augment.text import WORD, FindSynonyms, eda, words
+from cascadetta_lib.code import module_of, value_hash
 from cascadetta_lib.data import msda
 from cascadetta_lib.data.base import (
     Dataset,
@@ -209,9 +211,8 @@ def make_text_dataset(
 
     examples = [part for texts, labels in everything for part in (_as_bytes(texts), labels)]
     identity = fingerprint([_as_bytes([synonyms.name]), *examples, *(order.x for order in orders)])
-    made_by = code_version(
-        __name__, msda.__name__, *(part.__module__ for part in (eda, split_source, synonyms.find))
-    )
+    library = code_version(__name__, msda.__name__, eda.__module__, split_source.__module__)
+    made_by = f"{library}-{_code_of(synonyms)}"
     choice = hashlib.sha256(
         options.model_dump_json(exclude={"folder", "device"}).encode()
     ).hexdigest()[:16]
@@ -237,6 +238,18 @@ def make_text_dataset(
         synonyms=synonyms,
         **fields,
     )
+
+
+def _code_of(synonyms: Synonyms) -> str:
+    """Hash the code that finds synonyms, for the names of kept files. Code without a file, such as
+    that of a notebook's cell, counts by its contents.
+    """
+    find = synonyms.find
+    module = module_of(find)
+    if getattr(sys.modules.get(module), "__file__", None):
+        return code_version(module)
+    # A built-in method, such as a dictionary's `get`, counts by its object.
+    return value_hash([find, getattr(find, "__self__", None)], module)[:8]
 
 
 class Counts(NamedTuple):

@@ -12,9 +12,10 @@ from cascadetta_lib.data.walks import WALK_STEPS, walk_name
 from cascadetta_lib.registry import nearest
 
 Order = Literal["mixed", "correlated", "mixed_correlated"]
-"""How the examples of a stream are ordered. None stands for domain after domain, in the order in
-which they are stored or which an order seed draws.
+"""How the examples of a stream are ordered.
 
+None: domain after domain. Within a domain the examples come in the order in which they are stored,
+or in the order that an order seed draws.
 mixed: all domains shuffled together.
 correlated: domain after domain, with the examples of each label in runs.
 mixed_correlated: all domains shuffled together, with the examples of each label in runs.
@@ -27,9 +28,7 @@ ORDERS: dict[str, Order] = {
     "mixed_correlated": "mixed_correlated",
     "gradual_correlated": "correlated",
 }
-"""The order of the examples, by the name of the stream. On all other streams the examples come in
-the order in which they are stored, or which an order seed draws.
-"""
+"""The order of the examples, by the name of the stream. On all other streams it is None."""
 RESET_EACH = "reset_each"
 """The stream on which a method is reset to the source before each domain."""
 RECURRING = "recurring"

@@ -80,7 +80,7 @@ def load_tiny_imagenet(argument: str, options: ImageOptions) -> ImageDataset:
         read = partial(_read_domain, corrupted, whole)
         archive = make_archive(read, corrupted, CORRUPTED_HASH, describe(corrupted))
     recognised = contents == KNOWN
-    told = "a whole copy recognised by its files" if recognised else "files that are not the known"
+    told = "a whole copy recognised by its files" if recognised else "files of unknown origin"
     return make_image_dataset(
         name="tiny_imagenet",
         source=f"Tiny-ImageNet, {told}",

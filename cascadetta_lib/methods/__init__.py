@@ -8,7 +8,6 @@ To use a method in a loop of your own, call `adapted = adapt(model, "tent")`. Ea
 source. docs/methods.md lists the methods.
 """
 
-import copy
 import sys
 from typing import Any
 
@@ -16,6 +15,7 @@ from torch import nn
 
 from cascadetta_lib.code import class_hash, code_hash
 from cascadetta_lib.methods.base import Method
+from cascadetta_lib.models.snapshot import copy_of
 from cascadetta_lib.registry import Registry
 
 METHODS: Registry[type[Method]] = Registry("method", __name__)
@@ -35,10 +35,12 @@ def adapt(model: nn.Module, method: str, **options: Any) -> Method:
     options: options of the method. `METHODS[method].options()` lists their names, and
         docs/methods.md explains them.
 
-    Raises ValueError for an unknown name, and for a model or an option that the method cannot work
-    with.
+    Raises ValueError for an unknown name, for a model or an option that the method cannot work
+    with, and for a model that cannot be copied.
     """
-    return METHODS[method](copy.deepcopy(model), **options)
+    kind = METHODS[method]
+    copied = copy_of(model, kind.label, "pass the model itself to METHODS[method]")
+    return kind(copied, **options)
 
 
 def modules_of(method: type[Method]) -> set[str]:

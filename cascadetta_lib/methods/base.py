@@ -17,9 +17,11 @@ from cascadetta_lib.models.snapshot import Snapshot
 class Method(Updates):
     """Adapt a model to each batch, and predict the batch: `method(x)` returns main logits (B, C).
 
-    A method works on `model` itself, not on a copy. It changes the modes of the layers and the
-    values of the parameters, but replaces no module and no parameter. Raises ValueError for a model
-    or an option that the method cannot work with (refusals.py).
+    A method works on `model` itself, not on a copy. It changes the modes of the layers, and the
+    values of the parameters and their `requires_grad`. A method that blends statistics also adds
+    hooks and an attribute `statistics` to the BatchNorm layers. No module and no parameter is
+    replaced. Raises ValueError for a model or an option that the method cannot work with
+    (refusals.py).
 
     A subclass defines which parameters are updated, and the loss (updates.py). facts.py explains
     the class attributes. Further base classes add options: `copies` and `value_range`

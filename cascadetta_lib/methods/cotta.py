@@ -16,6 +16,7 @@ from cascadetta_lib.methods.augmented_copies import WithCopies
 from cascadetta_lib.methods.statistics_memory import WithMemory
 from cascadetta_lib.methods.updates import finite_logits
 from cascadetta_lib.models import Outputs, as_outputs, parameters_of_z
+from cascadetta_lib.models.snapshot import copy_of
 
 TEACHER_MOMENTUM = 0.999
 
@@ -44,7 +45,7 @@ class CoTTA(WithCopies, WithMemory):
 
     def configure_model(self) -> None:
         super().configure_model()
-        self.teacher = copy.deepcopy(self.model).requires_grad_(False)
+        self.teacher = copy_of(self.model, self.label, "use tent").requires_grad_(False)
         self.anchor = copy.deepcopy(self.teacher)
         networks = (self.model, self.teacher, self.anchor)
         triples = zip(*(network.parameters() for network in networks), strict=True)

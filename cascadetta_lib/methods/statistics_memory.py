@@ -59,10 +59,10 @@ class WithMemory(WithStatistics):
     Class attributes:
 
     memory_statistics: the class of a layer's statistics.
-    ends_with_batch: whether the forward pass that comes last in an update is the one whose
-        prediction `predict="before"` returns: of the unchanged batch, before the weights change.
-        BatchNorm remembers the statistics of the last pass. So if `ends_with_batch` is False,
-        `memory` with `predict="before"` raises ValueError.
+    ends_with_batch: whether the last forward pass of an update is over the batch itself, at the
+        weights from before the update. If so, `predict="before"` returns the prediction of this
+        pass. If not, `memory` with `predict="before"` raises ValueError, because BatchNorm would
+        remember the statistics of another pass than the one that predicts.
     """
 
     memory: int = 0
@@ -80,9 +80,9 @@ class WithMemory(WithStatistics):
         if self.memory:
             if self.prediction_time == "before" and not self.ends_with_batch:
                 raise ValueError(
-                    f"{self.label}: memory needs predict='after'; with 'before' the last forward "
-                    "pass is on other examples, or at other weights, than those that predict, and "
-                    "BatchNorm would remember its statistics"
+                    f"{self.label}: memory needs predict='after'; with 'before' the prediction "
+                    "does not come from the last forward pass of the update, whose statistics "
+                    "BatchNorm would remember"
                 )
             self.give_statistics(partial(self.memory_statistics, examples=self.memory))
         super().configure_model()

@@ -1,4 +1,4 @@
-"""Copy the state of a module, to restore it later."""
+"""Copy a network, or copy the state of a module to restore it later."""
 
 import copy
 from collections.abc import Iterable, Iterator
@@ -9,6 +9,28 @@ import torch
 from torch import Tensor, nn
 
 from cascadetta_lib.code import own_attributes
+
+
+def copy_of(model: nn.Module, label: str, instead: str) -> nn.Module:
+    """Return a copy of a network.
+
+    label: who needs the copy, for the beginning of a message.
+    instead: what can be done without a copy, for the end of a message.
+
+    Raises ValueError if the network cannot be copied, such as one with torch.nn.utils.weight_norm.
+    """
+    try:
+        return copy.deepcopy(model)
+    except (MemoryError, torch.OutOfMemoryError):
+        raise
+    # A foreign module may raise anything.
+    except Exception as error:
+        kind = type(model).__name__
+        raise ValueError(
+            f"{label}: {kind} cannot be copied ({type(error).__name__}); replace any "
+            "torch.nn.utils.weight_norm by torch.nn.utils.parametrizations.weight_norm, or "
+            f"{instead}"
+        ) from error
 
 
 class PlainAttributes:

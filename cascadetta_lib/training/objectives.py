@@ -130,7 +130,8 @@ def losses(model: nn.Module, half: Half, kind: Objective = PAPER) -> tuple[Tenso
         return main, information_loss(z, kind.diversity)
     a = at_least_float32(outputs.auxiliary)
     if kind.supervised:
-        # Add the two. On held-out source images their mean was worse for all candidates except one.
+        # Add the two losses. Training by their mean instead gave worse results on held-out source
+        # images, for all candidates except one.
         main = main + F.cross_entropy(a, half.y)
     return main, information_loss(a, kind.diversity)
 

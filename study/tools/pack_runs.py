@@ -66,6 +66,7 @@ from study.store import (
     Run,
     Store,
     Unusable,
+    load_run,
     read_entry,
 )
 
@@ -121,12 +122,11 @@ def packed(
     }
     if isinstance(entry.request, RunRequest):
         detailed = entry.request.method in by_batch
-        batches = pd.read_csv(entry.folder / "batches.csv")
-        accuracies = pd.read_csv(entry.folder / "accuracies.csv")
+        run = load_run(entry)
         record["entropies"] = BY_BATCH_TOLD if detailed else BY_DOMAIN_TOLD
         record["distances"] = BY_BATCH_TOLD if distances_by_batch else BY_DOMAIN_TOLD
-        record["batches"] = columns_of(compact(batches, detailed, distances_by_batch))
-        record["accuracies"] = columns_of(accuracies)
+        record["batches"] = columns_of(compact(run.batches, detailed, distances_by_batch))
+        record["accuracies"] = columns_of(run.accuracies)
     line = json.dumps(record, ensure_ascii=False)
     return Packed(kind, entry.folder.name, line, distances_by_batch)
 

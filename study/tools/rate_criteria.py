@@ -9,7 +9,7 @@ corruptions that are no test domains. It keeps the logits of every batch, a file
 of the network at one rate does not depend on the other copies, so a criterion needs no run of its
 own.
 
-The regret of a criterion on a stream is E of the selected predictions less E of the best fixed
+The regret of a criterion on a stream is E of the selected predictions minus E of the best fixed
 rate. The criterion with the smallest worst regret over the streams, in tenths of a point, is
 chosen. If several are equal, the first in `candidates` is chosen, where simpler criteria come
 first.
@@ -100,9 +100,9 @@ RECIPES = {
     "pairs, mixed and correlated": Recipe(160, "mixed_correlated", pairs=True),
     "gradual and correlated": Recipe(96, "correlated", GRADUAL_SEVERITIES),
 }
-"""The streams, of 60 to 320 batches each. The streams of pairs took the place of two of single
-corruptions when `recurring` had shown that no rate collapses under one corruption at a time, on
-images that the network has learned from.
+"""The streams, of 60 to 320 batches each. Two streams at first had one corruption at a time. The
+streams of pairs replaced these two after `recurring` had shown that no rate collapses under one
+corruption at a time, on images that the network has learned from.
 """
 
 
@@ -391,13 +391,14 @@ batch, with the copy that a criterion without labels prefers. The criterion was 
 on source images alone, before the rule met a test stream: held-out training images of CIFAR-10, \
 under {corruptions}, none of which is a test domain, on the network that the authors published. It \
 has learned from these images without the corruptions. One order of each stream. The criteria and \
-thresholds were written down first; the streams of pairs took the place of two of single \
-corruptions (in order; mixed and correlated) when the recurring one had shown that no rate \
-collapses under one corruption at a time.
+thresholds were written down first. Two streams at first had one corruption at a time: one in \
+order, and one mixed and correlated. The streams of pairs replaced these two after the recurring \
+stream had shown that no rate collapses under one corruption at a time.
 
-Numbers are regrets in points: E of the selected predictions less E of the best fixed rate on that \
-stream. The rule: the smallest worst regret, in tenths of a point; of equal ones the first in this \
-table. It chooses **{chosen}**. A window is the number of examples that a criterion looks back on.
+Numbers are regrets in points: E of the selected predictions minus E of the best fixed rate on \
+that stream. The rule takes the smallest worst regret, in tenths of a point. If several are equal, \
+it takes the first in this table. It chooses **{chosen}**. A window is the number of examples that \
+a criterion looks back on.
 
 {table}
 

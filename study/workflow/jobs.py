@@ -44,8 +44,8 @@ CHOICE = "choice"
 """The exhibit that chooses learning rates, at the first seed only."""
 IN_KEYS = [f"{name.replace('.', '/')}.py" for name in (RUN_MODULE, *LOADING_MODULES)]
 NOTEBOOKS_DEPEND_ON = ("cascadetta_lib", "study/exhibits", "study/notebook.py", *IN_KEYS)
-"""The code that makes numbers, or what notebooks show of them. If it changes, every notebook runs
-again.
+"""The code that makes numbers, and the code that decides what notebooks show of them. If any of it
+changes, every notebook runs again.
 
 The rest of `study` makes no number: it starts notebooks, and finds and stores results. If it asks
 for other results, these have other keys.

@@ -16,8 +16,8 @@ ALPHA = 0.99
 GAMMA = 0.99
 """The share of the updated weights in the ensemble; the hidden model has the rest."""
 NOISE = 0.005
-"""q, the variance that a step adds, of the release, which adapts 38,400 parameters. For P
-parameters q is multiplied by P/38,400.
+"""The release's value of q, the variance that a step adds. The release adapts 38,400 parameters.
+For P parameters q is multiplied by P/38,400.
 """
 LEAST = 0.89
 """The smallest β, which is the share of the hidden model in the correction step."""

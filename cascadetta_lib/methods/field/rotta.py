@@ -2,7 +2,6 @@
 class-balanced memory of recent examples.
 """
 
-import copy
 import math
 from collections import Counter
 from functools import partial
@@ -20,6 +19,7 @@ from cascadetta_lib.methods.statistics_memory import WithStatistics
 from cascadetta_lib.methods.updates import finite_logits
 from cascadetta_lib.models import Outputs, as_outputs
 from cascadetta_lib.models.remembered_statistics import MovingStatistics, remember, statistics_of
+from cascadetta_lib.models.snapshot import copy_of
 
 MEMORY = 64
 """How many examples the memory holds."""
@@ -113,7 +113,8 @@ class RoTTA(WithCopies, WithBank, WithStatistics):
             )
         super().configure_model()
         self.give_statistics(partial(MovingStatistics, momentum=ALPHA))
-        self.teacher = copy.deepcopy(self.model).requires_grad_(False).eval()
+        copied = copy_of(self.model, self.label, "use tent")
+        self.teacher = copied.requires_grad_(False).eval()
         pairs = zip(self.model.parameters(), self.teacher.parameters(), strict=True)
         self.pairs = [(student, teacher) for student, teacher in pairs if student.requires_grad]
 

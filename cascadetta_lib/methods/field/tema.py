@@ -10,8 +10,9 @@ from cascadetta_lib.models.remembered_statistics import MovingStatistics, statis
 
 MOMENTA = ((64, 1.0), (4, 0.1), (1, 0.01))
 """Pairs of a batch size and a weight: a batch of at least this size has this weight in the
-averages. They are the release's for CIFAR-10-C, which lists the sizes 200, 64, 16, 4, 2 and 1. A
-size between two of these takes the weight of the smaller one, which is our choice.
+averages. The weights are those of the release for CIFAR-10-C. The release lists the sizes 200, 64,
+16, 4, 2 and 1. A size between two of these takes the weight of the smaller one, which is our
+choice.
 """
 
 

@@ -26,15 +26,17 @@ class BatchVariance(Exhibit):
     """Show the error of a batch's variance at each BatchNorm layer, beside the gain of the source
     prior over AdaBN.
 
-    AdaBN neither learns nor remembers. So if the source prior has a lower error, the cause is that
-    the statistics of a small batch are inexact.
+    Neither AdaBN nor the source prior learns or remembers. They differ only in the statistics of
+    BatchNorm: AdaBN takes those of the batch, and the source prior blends in the source's. So if
+    the source prior has a lower error, its statistics are the cause. The error of the variance
+    shows how inexact the statistics of a small batch are.
     """
 
     name = "batch_variance"
     place = 145
     label = "beyond: a batch's variance"
     title = "What a batch knows of the variance"
-    question = "Why do the statistics of one batch cost what they cost?"
+    question = "Does AdaBN err more than the source prior because a batch's variance is inexact?"
 
     def points(self, settings: Settings) -> list[Point]:
         """Return points of AdaBN and the source prior on the meta-learned network."""
@@ -132,7 +134,7 @@ def _figure(errors: pd.DataFrame, gain: pd.Series, note: str) -> Part:
     right.axhline(0, color="0.4", lw=1)
     right.set(
         title="gain over AdaBN (points of E)",
-        xlabel="N: examples that the source counts",
+        xlabel="N: the source counts as N examples",
         xscale="log",
     )
     legend(figure)

@@ -30,7 +30,7 @@ from study.study import Study
 
 ALIKE_NOTE = (
     f"On {PLUS}'s network and on the control, all methods have {PLUS}'s memory of statistics, and "
-    "both Tents its diversity."
+    "both Tents have its diversity."
 )
 SIZES = (128, 16, 4)
 """Other batch sizes at which Cascade+ is measured."""

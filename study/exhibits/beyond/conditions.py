@@ -116,8 +116,9 @@ class Conditions(OnSource):
         kept = kept.reindex(list(COLUMNS)).T.map(partial(rounded, alone=2)).rename(columns=COLUMNS)
         table = kept.join(_errors(frame)).fillna("–").rename_axis("pre-training")
         note = (
-            f"In the epoch kept, and {ON_SOURCE}, adapted by the pre-training's loss. "
-            f"meta: the paper's. {MEASURED}"
+            f"Columns that begin with E: {ON_SOURCE}. At each rate the cascade adapts by the loss "
+            "of its pre-training; not adapted: AdaBN. Other columns: the training, in the epoch "
+            f"that was kept. meta: the paper's pre-training. {MEASURED}"
         )
         return [_by_epoch(epochs), Part("conditions", table, note)]
 

@@ -208,8 +208,8 @@ def _standing(costs: pd.DataFrame, frame: pd.DataFrame) -> Part:
     if frame["online_learning_rate"].nunique() == 1:
         note += "Rates were not chosen: all are the same. "
     note += (
-        "In bold and in colour: the cascades, each in its colour of all figures. Intervals of "
-        "differences: in the last table."
+        "In bold and in colour: the cascades, in the same colours as in all figures. The last "
+        "table has the intervals of the differences."
     )
     return Part("field-figure", standing_figure(shown), note)
 

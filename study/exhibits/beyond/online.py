@@ -33,7 +33,10 @@ class Online(Exhibit):
 
     label = "beyond: online steps"
     title = "The optimiser and the rate at test time"
-    question = "Is the ranking the methods' or that of a step which the paper does not state?"
+    question = (
+        "Does the ranking come from the methods, or from the optimiser and the learning rate, "
+        "which the paper does not state?"
+    )
 
     def points(self, settings: Settings) -> list[Point]:
         points = self._main(settings) + self._on_targets(settings)
@@ -143,8 +146,8 @@ class OnlineText(Online):
 
 @exhibit
 class OnlineSpeech(Online):
-    """Show no choice of the source: the domain `clean` is of test recordings, not of held-out
-    ones.
+    """Show no column `source chooses`. Speech has no domain of held-out source recordings: its
+    domain `clean` consists of test recordings.
     """
 
     name = "online_speech"

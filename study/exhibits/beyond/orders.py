@@ -120,16 +120,16 @@ class Orders(Exhibit):
         note = (
             "Each order draws the images and the domains anew; n counts orders. E and A are means "
             "over orders, with one standard deviation. The limits of the interval over "
-            "images, given the network, are means of those in each order."
+            "images, given the network, are means of the limits in each order."
         )
         gain_note = (
-            f"Gains are AdaBN's E less the method's in the same order, in points: over all, the "
-            f"first {EDGE} and the last {EDGE} domains of each stream."
+            f"Gains are AdaBN's E minus the method's in the same order, in points: over all "
+            f"domains of each stream, over the first {EDGE}, and over the last {EDGE}."
         )
         table_note = " ".join([note, gain_note, _orders_of_rows_apart(frame)])
         pairs_note = (
             "In points of E. Over orders: Student, given the network. Over test batches: block "
-            "bootstrap in each order that both have, and the mean of its limits."
+            "bootstrap in each order that both have; the limits are means over these orders."
         )
         found: list[Part | str] = [
             _figure(frame, paper, runs.settings.image.online.online_learning_rate),
@@ -251,6 +251,15 @@ def over_two_lines(label: str) -> str:
     return f"{name},\n{variant}"
 
 
+def _domains_in_order(frame: pd.DataFrame) -> list[str]:
+    """Return the names of the domains of all runs: corruptions in the paper's order, then others in
+    the order of the streams.
+    """
+    names = dict.fromkeys(domain.name for run in frame["run"] for domain in run.request.stream)
+    others = [name for name in names if name not in SHORT]
+    return [*(name for name in SHORT if name in names), *others]
+
+
 def _figure(frame: pd.DataFrame, paper: pd.DataFrame, rate: float) -> Part | str:
     """Draw a panel for each entry of SHOWN that has runs.
 
@@ -267,7 +276,7 @@ def _figure(frame: pd.DataFrame, paper: pd.DataFrame, rate: float) -> Part | str
     }
     if not asked:
         return "No figure without AdaBN, Tent or the cascade."
-    heads = list(SHORT)
+    heads = _domains_in_order(frame)
     adabn = frame[(frame["method"] == "adabn") & (frame["variant"] == "")]
     figure, grid = panels(len(asked), 2.9, columns=3, sharey=True)
     for axes, (label, each) in zip(grid, asked.items(), strict=True):
@@ -300,10 +309,11 @@ def _figure(frame: pd.DataFrame, paper: pd.DataFrame, rate: float) -> Part | str
     for axes in grid[::3]:
         axes.set_ylabel("online error (%)")
     legend(figure)
+    whose = "the paper's order" if set(heads) <= set(SHORT) else "one order in all panels"
     note = (
         f"E by domain at the learning rate {rate:g}, or a tenth of it where the title says so. "
         "Each method has its own optimiser. Each order draws the images and the domains anew. "
-        "Domains stand in the paper's order, not in that of the runs, so no line joins the dots."
+        f"Domains stand in {whose}, not in that of the runs, so no line joins the dots."
     )
     if any(each["apart"].any() for each in asked.values()):
         note += f" {DAGGER}: other orders than the rest, so compare it with no other panel."

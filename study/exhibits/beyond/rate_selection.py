@@ -156,8 +156,8 @@ class RateSelection(Exhibit):
 
 
 def fixed_rates(settings: Settings) -> list[float]:
-    """Return the rates of the selection's copies, ascending and each once. Around the rate 0, all
-    three are 0.
+    """Return the three rates of the selection's copies, ascending. If the profile's rate is 0, all
+    three are 0, and a single 0 is returned.
     """
     return sorted(set(rates_around(settings.image.online.online_learning_rate)))
 
@@ -262,10 +262,10 @@ def _figure(compared: Sequence[Compared]) -> Part:
     right.set_yticks(*_ticks(right.get_ylim()))
     legend(figure)
     note = (
-        "Left: by stream, means over the seeds. Right: at the first of these seeds, errors of the "
-        "selection so far, less those of the rate that is best on the left, over all images of the "
-        f"stream. Dotted: {BOUND:g} points. Both scales are linear from −1 to 1 and logarithmic "
-        "beyond."
+        "Left: by stream, means over the seeds. Right: at the first of these seeds, how many "
+        "more errors the selection has made so far than the rate that is best on the left, in "
+        f"percent of all images of the stream. Dotted: {BOUND:g} points. Both scales are linear "
+        "from −1 to 1 and logarithmic beyond."
     )
     return Part("rate-selection-figure", figure, note)
 
@@ -331,7 +331,7 @@ def _figure_over_time(compared: Sequence[Compared]) -> Part:
         axes.set_xlabel("share of the stream (%)")
     legend(figure)
     note = (
-        "The share of images that were predicted by the copy at each rate, at the first seed that "
-        "all have."
+        "The share of images that were predicted by the copy at each rate, at the first seed at "
+        "which the selection and all fixed rates have a run."
     )
     return Part("rate-selection-over-time", figure, note)

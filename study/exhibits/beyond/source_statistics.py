@@ -32,8 +32,8 @@ share can be told apart.
 OF_BLENDED = {blended: name for name, blended in BLENDED.items()}
 NOTE = (
     "The source's statistics count as N examples; their share is against a full batch. All N that "
-    f"were run are shown, so the best is optimistic. N = {LEARNING_PRIOR} for learning was chosen "
-    "after the first curve was seen."
+    f"were run are shown, so E at the best N is optimistic. Methods that learn have "
+    f"N = {LEARNING_PRIOR}, which was chosen after the first curve was seen."
 )
 
 
@@ -183,10 +183,10 @@ def _curves(frame: pd.DataFrame) -> Part | str:
     told = (
         "The band is the 95 % interval over images, where there is one. It does not decide a "
         "comparison: differences on the same images are known better (last table). Horizontal "
-        "lines: methods that learn, without the source's statistics. Where a curve is below a line "
-        "of its kind, statistics alone err less. Dashed and hollow: the plainly trained network. "
-        f"Diamonds: learning on a blend, N = {LEARNING_PRIOR}, drawn a little apart. Seeds that "
-        "all of these have: "
+        "lines: methods that learn, without the source's statistics. Where a curve is below a "
+        "horizontal line of the same network, statistics alone err less than this method. "
+        f"Diamonds: learning on a blend, N = {LEARNING_PRIOR}, drawn a little apart. Dashed lines "
+        "and hollow diamonds: the plainly trained network. Seeds that all of these have: "
         f"{', '.join(map(str, sorted(common)))}."
     )
     return Part("source-statistics-figure", figure, told, list(frame["run"]))

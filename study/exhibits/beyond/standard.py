@@ -35,8 +35,8 @@ other methods.
 """
 NOTE = (
     "Error (%) and deviation (points). The tolerance is ours: 0.1 where nothing is random, 0.5 "
-    "elsewhere. RobustBench's file has no published hash; an ERM within its tolerance says that it "
-    "is this network."
+    "elsewhere. RobustBench's file has no published hash; if E of ERM is within its tolerance, "
+    "this shows that the file holds this network."
 )
 NETWORK = {"architecture": "wide_resnet", "depth": 28, "widening": 10}
 PROTOCOL = {

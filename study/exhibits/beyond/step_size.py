@@ -73,13 +73,16 @@ class StepSize(Exhibit):
         orders = {run.request.order_seed for run in frame["run"]}
         over = "networks"
         if len(orders) > 1:
-            over = f"networks, or over {len(orders)} orders of domains and examples of the one"
+            over = (
+                "networks, or, with a single network, over "
+                f"{len(orders)} orders of domains and examples"
+            )
         note = (
             "Distances are Euclidean, from the source to the end of the stream: of all adapted "
             "parameters, of BatchNorm's scales and shifts, and of θ_m. Entropies (nats) are means "
-            "over the stream. A gain is AdaBN's E less the method's, in points: over all domains, "
-            f"the first {EDGE} and the last {EDGE} of the stream, in brackets the 95 % interval. "
-            f"Spreads are over {over}."
+            "over the stream. A gain is AdaBN's E minus the method's, in points: over all domains, "
+            f"over the first {EDGE}, and over the last {EDGE} of the stream. The 95 % interval "
+            f"stands in brackets. Spreads are over {over}."
         )
         return [_figure(moving, base), Part("step-size", table, note)]
 
@@ -200,8 +203,8 @@ def _figure(moving: pd.DataFrame, base: pd.DataFrame) -> Part:
     )
     if moving["apart"].any():
         note += (
-            f" Hollow: other seeds or orders, or an earlier code, than most rows ({DAGGER} in the "
-            "table); the gain is on AdaBN in the same orders."
+            " Hollow: at other seeds or in other orders than most rows, or made by an earlier code "
+            f"than today's ({DAGGER} in the table); the gain is over AdaBN in the same orders."
         )
     if moving["seed"].nunique() == 1:
         note += " All gains are of one order, so they differ from means over several."

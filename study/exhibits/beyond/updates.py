@@ -30,7 +30,7 @@ LEFT_OUT = ("erm", "cotta", "ttt", "cascade_plus")
 @exhibit
 class Updates(Exhibit):
     """Show what a long stream changes. A dataset with fewer images than the paper's shows each
-    image in several versions, so that there are as many updates as in the paper.
+    image in several versions, so that there are nearly as many updates as in the paper.
     """
 
     name = "updates"
@@ -65,7 +65,9 @@ class Updates(Exhibit):
         versions = f": {images} in {count // images} versions" if images < count else ""
         note = f"On {count:,} images of each domain{versions}."
         table = beside_its_row(frame, paper, ["E", "A"])
-        by_domain_note = "E (%) by domain, over the paper's, if any."
+        by_domain_note = (
+            "E (%) by domain. If the paper has a row of the method, it stands below ours."
+        )
         return [
             _less_adabn(frame, paper, note),
             Part("updates", table, f"{note} {BESIDE_ITS_ROW}"),

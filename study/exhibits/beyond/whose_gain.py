@@ -46,8 +46,9 @@ gain of the network. Then come AdaBN and the cascade (the adaptation), Tent and 
 and Tent with SGD and with Adam (the optimiser).
 """
 TABLE_NOTE = (
-    "E (%) of every method on each network; the authors' release is a meta-learned one. Networks "
-    "of one kind differ by as much as the steps: compare in the table of differences."
+    "E (%) of every method on each network; the authors' release is a meta-learned one. Two "
+    "networks of one kind may differ by as much as two methods. So compare methods in the table of "
+    "differences, which takes each difference at the same seed."
 )
 
 

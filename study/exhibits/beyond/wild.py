@@ -26,9 +26,9 @@ class Wild(Exhibit):
     label = "beyond: wild streams"
     title = "Mixed and correlated, gradual and correlated, a walk, and a reset at each domain"
     question = (
-        "What is left of a gain where labels come in runs and domains are mixed or change slowly, "
-        "or where a corruption slowly becomes the next, and what would it be with a reset at each "
-        "domain?"
+        "How much of a gain is left on harder streams: with labels in runs and domains that are "
+        "mixed or change slowly, or with corruptions that slowly become the next? And how large is "
+        "the gain with a reset at each domain?"
     )
 
     def points(self, settings: Settings) -> list[Point]:

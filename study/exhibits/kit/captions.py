@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from cascadetta_lib.data import VOCABULARIES
+from cascadetta_lib.data import DATASETS, VOCABULARIES
 from study.exhibits.kit.comparability import warning
 from study.exhibits.kit.rendering import each_once, from_to
 from study.exhibits.kit.stored_runs import weights_of
@@ -92,8 +92,10 @@ def _stream_of(runs: Sequence[Run], unit: str) -> str:
     examples = f"{sizes} {unit} a domain"
     if requests[0].checkpoint.modality == "image":
         corruptions = {*VOCABULARIES["image"].standard, *VOCABULARIES["image"].others}
-        domains = {domain for request in requests for domain in request.stream}
-        # Walks, and domains of the user's own, have no severity.
+        domains = {
+            domain for run in runs if not has_own_domains(run) for domain in run.request.stream
+        }
+        # Walks have no severity.
         severities = {severity for name, severity in domains if name in corruptions}
         if severities:
             examples += f" of severity {from_to(severities)}"
@@ -103,6 +105,14 @@ def _stream_of(runs: Sequence[Run], unit: str) -> str:
     if any(one.checkpoint.options.get("input_scaling") == "unit" for one in requests):
         clauses.append("inputs x/255")
     return ", ".join(clauses)
+
+
+def has_own_domains(run: Run) -> bool:
+    """Return whether the domains of a run are the user's own. These have no severity, even if they
+    have the name of a corruption.
+    """
+    entry = DATASETS[run.request.checkpoint.dataset_kind]
+    return entry.vocabulary is not None and run.provenance.origin == "other"
 
 
 def _networks_of(runs: Sequence[Run]) -> str:

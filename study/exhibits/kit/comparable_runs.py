@@ -12,8 +12,9 @@ from study.exhibits.kit.numbers import ALONE, Rounded, spread
 
 DAGGER = "†"
 APART = (
-    f"{DAGGER}: other seeds or orders, or an earlier code, than most rows. Compare it with none of "
-    "them. A difference, where one is given, is over what both have."
+    f"{DAGGER}: at other seeds or in other orders than most rows, or made by an earlier code than "
+    "today's. Do not compare it with other rows. A difference, where one is given, is over the "
+    "seeds or orders that both have."
 )
 
 
@@ -61,9 +62,9 @@ def by_order(frame: pd.DataFrame) -> pd.DataFrame:
     """Make each order of domains and examples count as a seed.
 
     The column `seed` then numbers the pairs of seed and order. Tables take means, spreads and n
-    over the column `network`. If each objective has a single network, the order is added to its
-    name there, so that all three are over orders. A table of runs in one order is returned as it
-    is.
+    over the column `network`. If each objective has a single network, the order is added to the
+    name of the network, so that means, spreads and n are over orders. A table of runs in one order
+    is returned as it is.
 
     frame: a table of `Runs.frame`.
     """

@@ -103,7 +103,7 @@ def per_network(rows: pd.DataFrame, column: str) -> pd.Series:
 
 
 def paired(base: pd.DataFrame, other: pd.DataFrame) -> Estimate | None:
-    """Return E of `other` less E of `base`, in points, as a mean over the seeds that both have.
+    """Return E of `other` minus E of `base`, in points, as a mean over the seeds that both have.
 
     Seeds at which both ran on the same two networks count as one: their differences are averaged
     first. The result is None without a common seed.
@@ -142,7 +142,7 @@ def percentiles(draws: np.ndarray) -> tuple[float, float]:
 
 
 def bootstrap(base: pd.DataFrame, other: pd.DataFrame) -> Estimate | None:
-    """Return E of `other` less E of `base`, in points, with an interval over the test batches.
+    """Return E of `other` minus E of `base`, in points, with an interval over the test batches.
 
     This is a paired block bootstrap over the batches that both have. It draws blocks of ∛n
     consecutive batches with replacement (n: a domain's batches). It does not draw single batches,
@@ -152,8 +152,8 @@ def bootstrap(base: pd.DataFrame, other: pd.DataFrame) -> Estimate | None:
     interval is conditional on these networks: it says nothing about other networks.
 
     The result is None without a common seed. The limits are NaN if a domain has fewer than
-    LEAST_BATCHES batches, if the stream is mixed or correlated, or if a position does not name one
-    image (`positions_are_ambiguous`).
+    LEAST_BATCHES batches, if the stream is mixed or correlated, or if a position may stand for
+    several images (`positions_are_ambiguous`).
 
     base, other: tables of `Runs.frame`, a run per seed.
     """
@@ -189,9 +189,10 @@ def bootstrap(base: pd.DataFrame, other: pd.DataFrame) -> Estimate | None:
 def positions_are_ambiguous(runs: pd.Series) -> bool:
     """Return whether batches at one position may hold different images.
 
-    They may in three cases: the runs are in several orders; a stream that repeats its images
-    (cifar10_sample.VERSIONS) is shuffled, so that the repetitions are scattered; or a repetition
-    does not begin with a batch.
+    They may if the runs are in several orders. On a dataset whose long streams repeat their images
+    (`repeats_images`), they may, too, if the stream is shuffled, which scatters the repetitions, or
+    if a repetition of the images begins in the middle of a batch. A shuffled stream of such a
+    dataset counts as ambiguous even if it is so short that it repeats no image.
     """
     orders = {run.request.order_seed for run in runs}
     if len(orders) > 1:
@@ -202,7 +203,7 @@ def positions_are_ambiguous(runs: pd.Series) -> bool:
 
 
 def _begins_within_a_batch(run: Run) -> bool:
-    """Return whether a repetition of the images does not begin with a batch, so that batches
+    """Return whether a repetition of the images begins in the middle of a batch, so that batches
     overlap.
     """
     numbers = image_numbers(run, run.batches["position"])
@@ -224,9 +225,9 @@ def interval_over_images(frame: pd.DataFrame) -> tuple[float, float]:
     Batches that hold the same images are drawn together, whatever their version or seed, and in
     all domains with as many batches. The error of a draw is the mean over the domains, as E is.
 
-    The limits are NaN if a domain has fewer than LEAST_BATCHES batches of different images. They
-    are NaN, too, if batches overlap in part, as on mixed and correlated streams, and with runs in
-    several orders.
+    The limits are NaN if a domain has fewer than LEAST_BATCHES batches of different images, if the
+    stream is mixed or correlated, or if a position may stand for several images
+    (`positions_are_ambiguous`).
 
     frame: a table of `Runs.frame`.
     """

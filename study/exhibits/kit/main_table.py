@@ -74,7 +74,7 @@ def _entropies(name: str, frame: pd.DataFrame) -> Part | str:
     if with_a["method"].isin(OF_ENTROPIES).any():
         with_a = with_a[with_a["method"].isin(OF_ENTROPIES)]
     note = (
-        f"{HEADS} Of {each_once(with_a['label'])}, each on its own network. A confident θ_a "
+        f"{HEADS} Drawn: {each_once(with_a['label'])}, each on its own network. A confident θ_a "
         f"that agrees with z no more than by chance is of no use. {reading(with_a, ENTROPIES)}"
     )
     runs = list(with_a["run"])
@@ -94,7 +94,7 @@ def _draw_alarms(axes: Axes, rows: Sequence[pd.DataFrame]) -> bool:
 
 
 def stream_figure(name: str, frame: pd.DataFrame) -> Part | str:
-    """Draw a heat map by domain: the online error of each method that adapts, less AdaBN's. The
+    """Draw a heat map by domain: the online error of each method that adapts, minus AdaBN's. The
     differences are means over the seeds that both methods have.
 
     Return a sentence instead if the runs lack AdaBN, a method that adapts, or a second domain.
@@ -137,8 +137,8 @@ def stream_figure(name: str, frame: pd.DataFrame) -> Part | str:
 
 
 def _added(labels: Mapping[str, pd.DataFrame], base: pd.DataFrame) -> pd.DataFrame:
-    """Return the online error of each method that adapts, less that of `base`, in points: a row per
-    label, a column per domain.
+    """Return the online error of each method that adapts, minus that of `base`, in points: a row
+    per label, a column per domain.
     """
     added = {}
     for label, rows in labels.items():

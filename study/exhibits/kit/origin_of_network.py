@@ -27,8 +27,8 @@ def in_kept_epoch(column: str) -> Callable[[Runs, Run], float]:
 def doubt_about_held_out(run: Run) -> str:
     """Say why the network of a run may have learned from the held-out source examples.
 
-    The network may have if it was trained elsewhere, on other data or on another part of the data.
-    The answer is empty if its training did not use the held-out examples.
+    The answer is empty if the network was trained here, or if its record says that it was trained
+    on the same part of the same data. Otherwise it may have learned from these examples.
     """
     asked = run.request.checkpoint
     if asked.weights == "train":

@@ -259,8 +259,8 @@ class AtChosenRates(OnSource):
             content.append(f"No rate is chosen yet for {', '.join(waiting)}: {RUN_CHOICE}.")
         if outdated:
             content.append(
-                f"**Rates of an earlier state of the code or of the data:** those of "
-                f"{', '.join(outdated)}; {RUN_CHOICE} to choose them again."
+                "**Some rates were chosen by an earlier state of the code or on other data:** the "
+                f"rates of {', '.join(outdated)}; {RUN_CHOICE} to choose them again."
             )
         return replace(shown, content=content)
 

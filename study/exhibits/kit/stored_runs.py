@@ -130,8 +130,8 @@ class Runs:
         """
         if not points:
             return [
-                "Not asked for: the profile has none of its methods, or none of its networks is "
-                "there."
+                "Not asked for: the profile has none of the methods of this exhibit, or none of "
+                "its networks is there."
             ]
         lacking = [
             (point, seed)
@@ -182,8 +182,8 @@ class Runs:
         fingerprints = ", ".join(sorted({run.provenance.fingerprint for run in on_others}))
         return (
             f"**The data called {self.dataset_name} have changed:** {len(on_others)} stored runs "
-            f"are on another state ({fingerprints}) and are not shown. Shown are those on "
-            f"{shown[0].provenance.fingerprint}."
+            f"are on another state of the data ({fingerprints}) and are not shown. The runs that "
+            f"are shown are on {shown[0].provenance.fingerprint}."
         )
 
     def _older_code(self, shown: Sequence[Run]) -> str:
@@ -388,6 +388,6 @@ def _other_code(on_data: Sequence[Run], shown: Sequence[Run]) -> str:
         return ""
     names = ", ".join(sorted({METHODS[run.method].label for run in others}))
     return (
-        f"**Several states of the code stand under one name:** {len(others)} runs of an earlier "
-        f"code of {names} are stored and not shown."
+        f"**Several states of the code made the stored runs:** {len(others)} runs of {names} are "
+        "not shown. Another state of the code made them than the runs that are shown."
     )

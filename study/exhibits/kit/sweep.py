@@ -93,32 +93,34 @@ def sweep_figure(
 def _cut(
     grid: Sequence[Axes], metrics: Sequence[str], drawn: pd.DataFrame, over: str, most: float
 ) -> str:
-    """Limit the panel of E to `most`, and those of A and of differences to match.
+    """End the axis of E at `most`, and the axes of A and of differences at the values that match.
 
-    Return a sentence that names what lies beyond. It is empty, and nothing is limited, if no E is
-    above `most`, or if all E at some value of the setting are above it.
+    Return sentences that say where the axes end and which E lie beyond. The text is empty, and no
+    axis is limited, if no E is above `most`, or if at some value of the setting all E are above it.
     """
     errors = drawn.pivot_table("E", "label", over, sort=False)
     means = drawn.groupby(["label", over], sort=False)["E"].mean()
     beyond = means[means > most]
     if beyond.empty or (errors.min() > most).any():
         return ""
+    ends = []
     for axes, metric in zip(grid, metrics, strict=True):
         if metric == "E":
             axes.set_ylim(top=most)
             _point_beyond(axes, most)
+            ends.append(f"an E of {most:g} %")
         elif metric == "A":
             axes.set_ylim(bottom=100 - most)
+            ends.append(f"an A of {100 - most:g} %")
         elif metric == "less":
-            axes.set_ylim(top=most - float((drawn["E"] - drawn["less"]).max()))
+            end = most - float((drawn["E"] - drawn["less"]).max())
+            axes.set_ylim(top=end)
+            ends.append(f"a difference of {number(end, 1)} points")
     told = ", ".join(
         f"{row.label} at {getattr(row, over):g} ({number(row.E, 0)} %)"
         for row in beyond.rename("E").reset_index().itertuples()
     )
-    return (
-        f" Cut at an E of {most:g} % (arrowheads), at an A of {100 - most:g} %, and at differences "
-        f"as large; beyond it: {told}."
-    )
+    return f" Axes end at {' and at '.join(ends)}. Arrowheads mark a higher E: {told}."
 
 
 def _point_beyond(axes: Axes, most: float) -> None:
@@ -140,7 +142,7 @@ class Sweep(Exhibit):
     over: the setting.
     paper: the paper's table, and the column of `paper_values` that names its rows.
     reference: the label whose E is subtracted in the second panel of the figure.
-    contrasts: pairs of labels (base, other). E of `other` less E of `base` is shown at every value
+    contrasts: pairs of labels (base, other). E of `other` minus E of `base` is shown at every value
         of the setting.
     note: the caption of the table.
     """

@@ -22,7 +22,7 @@ MEASURED = ("E", "A", "F", "n")
 F_NAMES = {"F": "F (Eq. 2)", "F_final": "F (final)", "F_unadapted": "F (unadapted)"}
 DEFINED = (
     "F (Eq. 2): R(T_t|T_1:t) − R(T_t|T_t). F (final): R(T_t|T_1:N) − R(T_t|T_t). F (unadapted): "
-    "R(T_t|T_1:N) less the unadapted model's accuracy."
+    "R(T_t|T_1:N) minus the unadapted model's accuracy."
 )
 
 
@@ -97,7 +97,7 @@ def by_domain(frame: pd.DataFrame) -> pd.Series:
 
 
 def errors_less(frame: pd.DataFrame, base: pd.DataFrame) -> pd.Series:
-    """Return the online error less that of `base`, in points, for each domain of the stream.
+    """Return the online error minus that of `base`, in points, for each domain of the stream.
 
     frame, base: tables of `Runs.frame`, a run per seed. The result is a mean over the seeds that
     both have. It is empty if they share none.
@@ -156,7 +156,7 @@ def beside_paper(ours: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
 def differences(
     name: str, pairs: Mapping[str, tuple[pd.DataFrame, pd.DataFrame]]
 ) -> list[Part | str]:
-    """Return a table of E of `other` less E of `base`, with two intervals, per pair (base, other).
+    """Return a table of E of `other` minus E of `base`, with two intervals, per pair (base, other).
 
     One interval is over networks, the other over the test batches. The list is empty if no pair has
     a common seed.
@@ -191,7 +191,7 @@ def other_errs(difference: Estimate) -> str:
     """Say whether `other` errs less or more than `base`. It is undecided if 0 is inside the
     interval, and a dash if there is no interval.
 
-    difference: E of `other` less E of `base`.
+    difference: E of `other` minus E of `base`.
     """
     if math.isnan(difference.low):
         return "–"
@@ -203,8 +203,8 @@ def other_errs(difference: Estimate) -> str:
 def method_differences(
     name: str, frame: pd.DataFrame, reference: str = METHODS["cascade"].label
 ) -> list[Part | str]:
-    """Return a table of `differences`: each method's E less that of the label `reference`. The list
-    is empty if `reference` has no runs.
+    """Return a table of `differences`: each method's E minus that of the label `reference`. The
+    list is empty if `reference` has no runs.
     """
     parts = by_label(frame)
     if reference not in parts:

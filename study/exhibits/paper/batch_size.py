@@ -20,7 +20,9 @@ class BatchSize(Sweep):
     question = "Does the cascade depend less on the batch size than the others?"
     over = "batch_size"
     paper = ("tab:insensitive", "method")
-    note = "E (%). mean, std: over the paper's batch sizes, of the seeds that have all of them."
+    note = (
+        "E (%). mean, std: over the paper's batch sizes, at the seeds that have all of these sizes."
+    )
 
     def points(self, settings: Settings) -> list[Point]:
         return points_for(

@@ -73,7 +73,7 @@ class PublishedTransfer(Exhibit):
     place = 85
     label = "F in the paper's tables"
     title = "How good one domain alone would be, by the published E, A and F"
-    question = "By which definition can the published F be an accuracy less another?"
+    question = "By which definition can the published F be a difference of two accuracies?"
 
     def points(self, settings: Settings) -> list[Point]:
         """Return no point, since the numbers are the paper's."""

@@ -52,16 +52,16 @@ class Speed(Exhibit):
         is_cascade = labels == METHODS["cascade"].label
         cascade = means["seconds"].where(is_cascade).groupby("device").transform("max")
         columns = {
-            f"seconds a domain, {timed['images'].max():,}": means["seconds"].map(number),
+            f"seconds per domain of {timed['images'].max():,} images": means["seconds"].map(number),
             "times the cascade's": (means["seconds"] / cascade).map(lambda times: number(times, 1)),
             "work, in forward passes": means["work"].map(number),
-            "paper, 10,000 on an RTX 2080 Ti": [
+            "the paper's, for 10,000 images on an RTX 2080 Ti": [
                 number(paper.get(label, math.nan), 0) for label in labels
             ],
             "n": means["network"].astype(str),
         }
         if paper.empty:
-            del columns["paper, 10,000 on an RTX 2080 Ti"]
+            del columns["the paper's, for 10,000 images on an RTX 2080 Ti"]
         table = pd.DataFrame(columns).rename_axis(["method", "device"])
         note = (
             "Adapting and predicting, without measuring A and F. Seconds change with the "

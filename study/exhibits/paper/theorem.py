@@ -14,10 +14,10 @@ TRAININGS = ("meta", "multi_task")
 """The pre-trainings whose networks are checked."""
 NOTE = (
     "Error: the distance of a formula from the meta-gradient, divided by the meta-gradient's norm. "
-    "Formulas: chain rule, with α and H at ψ; as printed, with β and H at ψ′; first order, without "
-    "H. The last two have α = β: moved point, with H at ψ′; first order equal rates, without H. "
-    "Curvatures: of H at ψ′, the Hessian of ENT; one clearly "
-    "below 0 refutes the theorem's assumption."
+    "H is the Hessian of ENT. Formulas at the training's α and β: chain rule, with α and H at ψ; "
+    "as printed, with β and H at ψ′; first order, without H. Two more formulas at α = β: moved "
+    "point, with H at ψ′; first order equal rates, without H. Curvatures: of H at ψ′. If a "
+    "curvature is clearly below 0, it refutes the theorem's assumption."
 )
 
 

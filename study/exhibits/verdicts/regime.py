@@ -152,7 +152,7 @@ def gate(name: str, runs: Runs) -> pd.DataFrame:
         tested = [run.provenance.card.get("clean_test_error") for run in erm]
         clean = pd.Series(tested, dtype=float).mean(skipna=False)
         rows["clean test error of ERM"] = (clean, 0, CLEAN_ERROR)
-        rows["E of ERM less that of AdaBN"] = (lead.mean if lead else math.nan, AHEAD, 100)
+        rows["E of ERM minus E of AdaBN"] = (lead.mean if lead else math.nan, AHEAD, 100)
     else:
         for method, label in (("erm", "E of ERM"), ("adabn", "E of AdaBN")):
             paper = paper_error(name, METHODS[method].label)

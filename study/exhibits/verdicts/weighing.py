@@ -86,8 +86,9 @@ def weigh(
     contradicted: a part lies more than `critical_value` standard errors on the wrong side.
     undecided: neither.
 
-    A part without a spread has no interval, unless `images` gives it a standard error. Without an
-    interval it prevents support, and it contradicts nothing.
+    A part with a single value has no interval. A part whose values are all equal has one only if
+    `images` gives it a standard error. A part without an interval prevents support, and it
+    contradicts nothing.
 
     values, draws: see `critical_value`.
     side, bound: the right side is above the bound (`>`) or below it (`<`).
@@ -118,7 +119,10 @@ def weigh(
     if known[shown]:
         half = float(quantiles[shown] * errors[shown])
         if outcome == "undecided" and t[shown] < -quantiles[shown]:
-            reason = f"{-t[shown]:.1f} standard errors beyond the bound, {critical:.1f} refute it"
+            reason = (
+                f"{-t[shown]:.1f} standard errors beyond the bound; more than {critical:.1f} are "
+                "needed to refute it"
+            )
     elif counts[shown] == 1:
         reason = "no spread known: there is one value"
     else:
