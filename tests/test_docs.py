@@ -546,3 +546,10 @@ def test_the_citation_is_of_this_version_and_names_the_paper() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert citation["version"] == __version__
     assert citation["references"][0]["doi"] == "10.1145/3627673.3679801"
+
+
+def test_each_finding_has_its_row_in_the_table() -> None:
+    folder = ROOT / "findings"
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    listed = re.findall(r"\]\((\S+\.sh)\)", text)
+    assert listed == sorted(path.name for path in folder.glob("*.sh"))
