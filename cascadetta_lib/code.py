@@ -35,9 +35,11 @@ MAKES_NO_NUMBER = ("allowed", "code", "data.fetch", "progress", "public", "regis
 """
 IN_EVERY_HASH = ("numerics",)
 """Modules of this package that change numbers without being imported by the code that makes them.
-Every `code_hash` includes them. The package's `__init__` is not among them: of all that can change
-numbers, it sets only the number of threads, which the provenance of a result names. It is in a hash
-only if hashed code imports the package itself, as `import cascadetta_lib` does.
+Every `code_hash` includes them.
+
+The package's `__init__` is not among them. It changes numbers only by setting the number of
+threads, and the provenance of a result names that number. `__init__` is in a hash only if hashed
+code imports the package itself, as `import cascadetta_lib` does.
 """
 
 
@@ -156,9 +158,9 @@ def class_hash(kind: type) -> str:
     class used them. Of the objects that the class uses, these count by their contents: plain
     values, tuples, lists, sets, dictionaries, arrays, tensors, nn.Modules, functions under
     functools' partial, cache, cached_property and singledispatch, bound methods, and instances of
-    the module's own classes. Any other
-    object counts by its class, and by its `repr` if that contains no address in memory. If it comes
-    from a file of the user's own, it also counts by that file.
+    the module's own classes. Any other object counts by its class, and by its `repr` if that
+    contains no address in memory. If it comes from a file of the user's own, it also counts by that
+    file.
     """
     digest = hashlib.sha256()
     _add_object(digest, kind, kind.__module__, {})
@@ -341,6 +343,9 @@ def own_attributes(module: torch.nn.Module) -> dict[str, Any]:
 
 def _parts_of(value: object, module: str) -> Sequence[object]:
     """Return the contents of an object that counts by its contents, else an empty list."""
+    if isinstance(value, torch.Tensor) and value.layout != torch.strided:
+        entries = value.detach().to_sparse().coalesce()
+        return [str(value.layout), str(tuple(value.shape)), entries.indices(), entries.values()]
     if isinstance(value, torch.Tensor):
         held = value.detach().cpu().reshape(-1).contiguous().view(torch.uint8)
         return [str(value.dtype), str(tuple(value.shape)), held.numpy().tobytes()]

@@ -103,8 +103,9 @@ def kept_arrays(path: Path, make: Callable[[], Mapping[str, np.ndarray]]) -> dic
     """Return the arrays in the .npz file `path`. If there is no file, call `make`, keep the arrays
     that it returns, and return them.
 
-    The file also holds a SHA-256 of the arrays, its folder's name and its own name. A file that is
-    damaged, or was kept under another name, is set aside, and the arrays are made again.
+    The file also holds one SHA-256 over the arrays, the name of the file and the name of the folder
+    that it is in. A file that is damaged, or was kept under another name, is set aside, and the
+    arrays are made again.
 
     Warns if the arrays cannot be kept. Raises NotADirectoryError if something else than a folder
     has the name of a folder in `path`.

@@ -7,12 +7,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 """The repository. Relative folders in a profile begin here."""
 STORE_FORMAT = 7
-"""Part of every key. Raise this number when the form or the meaning of an entry changes."""
+"""Part of every key under which the store keeps a result (requests.py). Raise this number when the
+form or the meaning of a stored entry changes.
+"""
 
 RUN_MODULE = "study.make_run"
+"""The module of this package whose code is part of the key of every run."""
 LOADING_MODULES = ("study.published_networks",)
-"""Modules of this package whose code is part of keys: RUN_MODULE for runs, LOADING_MODULES for
-networks from files and what is made with them.
+"""The modules of this package whose code is part of the key of every result that is made with a
+network from a file.
 """
 
 
@@ -20,8 +23,9 @@ def other_clone() -> str:
     """Return a warning if the current folder and this code are in different clones of the
     repository.
 
-    An environment knows one clone. If its Python is started in another clone, by hand or through a
-    link, it runs the first clone's code on the second clone's notebooks.
+    In a Python environment this package is installed from one clone. If the environment's Python is
+    started in another clone, by hand or through a link, it runs the first clone's code on the
+    second clone's notebooks.
 
     The warning is empty if the current folder is in this clone or in none, or if PYTHONPATH names
     this clone.

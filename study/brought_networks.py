@@ -7,8 +7,9 @@ import hashlib
 import sys
 import types
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
+import numpy as np
 import pandas as pd
 import torch
 from torch import nn
@@ -26,6 +27,8 @@ OTHER_ORIGINS = ("train", "shipped", "folder", *PUBLISHED)
 SIMPLE = (bool, int, float, str, type(None))
 """Attributes of these types, and tuples of them, count by their `repr`."""
 OF_TORCH = ("torch", "torchvision")
+HOLDING = (tuple, list, dict, set, torch.Tensor, np.ndarray)
+"""On a module of torch or torchvision, attributes of these types count by their contents."""
 FUNCTIONS = (
     types.FunctionType,
     types.MethodType,
@@ -42,8 +45,9 @@ class Brought:
     card: what is known of the network.
     sha256: a hash of the weights; for the caller's network, the hash that `bring` makes.
     origin: where the network comes from, and the beginning of a SHA-256 of the weights, such as
-        `shipped:1a2b3c4d5e6f`. For a FOLDER the hash is of the weights, and of the network and the
-        training on the card. For the caller's network the origin begins with the network's name.
+        `shipped:1a2b3c4d5e6f`. For a network from another FOLDER like weights/, the hash is of
+        three entries of its card: `weights_sha256`, `network` and `training`. For the caller's
+        network the origin begins with the network's name.
     """
 
     model: nn.Module
@@ -64,8 +68,12 @@ def bring(model: nn.Module, name: str) -> Brought:
 
     Attributes of the types in SIMPLE, and tuples of them, count by their `repr`. All others count
     by their contents, if they are of a type that `class_hash` can look into. Any other object
-    counts by its class, and by its `repr` unless this holds an address in memory (`at 0x…`). Two
-    networks that differ only in what is not hashed get the same key: give them different names.
+    counts by its class, and by its `repr` unless this holds an address in memory (`at 0x…`).
+
+    There is an exception. Of a module of torch or torchvision, an attribute that is neither simple
+    nor a function counts only if it has a type in HOLDING and its name does not begin with `_`.
+
+    Two networks that differ only in what is not hashed get the same key: give them different names.
 
     Raises NetworkError if `name` is empty or is that of another kind of networks (OTHER_ORIGINS).
     """
@@ -85,7 +93,7 @@ def bring(model: nn.Module, name: str) -> Brought:
         for attribute, function in _functions_put_on(module).items():
             digest.update(f"{attribute} {value_hash(function, module_of(function))}".encode())
     for key, value in [*model.state_dict().items(), *model.named_buffers()]:
-        if not isinstance(value, torch.Tensor) or value.is_quantized:
+        if not _is_dense(value):
             digest.update(f"{key} {_hash_entry(value)}".encode())
             continue
         digest.update(f"{key} {tuple(value.shape)} {value.dtype}".encode())
@@ -167,9 +175,16 @@ def _is_simple(value: object) -> bool:
     return isinstance(value, SIMPLE)
 
 
+def _is_dense(value: object) -> TypeGuard[torch.Tensor]:
+    """Return whether a value is a tensor that is neither sparse nor quantised."""
+    if not isinstance(value, torch.Tensor):
+        return False
+    return value.layout == torch.strided and not value.is_quantized
+
+
 def _hash_entry(value: object) -> str:
-    """Hash an entry of a state_dict that is no plain tensor: what a module's get_extra_state
-    returned, or weights of a quantised module.
+    """Hash an entry of a state_dict that is no dense tensor: what a module's get_extra_state
+    returned, weights of a quantised module, or a sparse tensor.
     """
     if isinstance(value, torch.Tensor) and value.is_quantized:
         value = [value.int_repr(), value.dequantize()]
@@ -181,9 +196,9 @@ def _hash_entry(value: object) -> str:
 def _held_by(module: nn.Module) -> dict[str, object]:
     """Return the attributes of a module that are not simple, such as lists, by name.
 
-    Of a module of torch or torchvision only tuples, lists, dictionaries and sets are returned,
-    except those with a name that begins with `_`. Its other attributes follow from its parameters
-    and its `repr`.
+    Of a module of torch or torchvision only attributes of the types in HOLDING are returned, except
+    those with a name that begins with `_`. The other attributes that PyTorch gives such a module
+    follow from its parameters and its `repr`.
     """
     is_of_torch = not _code_of_class(type(module))
     return {
@@ -197,7 +212,7 @@ def _is_put_on(name: str, value: object) -> bool:
     """Return whether an attribute of a module of torch may be the user's, or differ between two
     modules with the same `repr`, such as the window of a Swin transformer.
     """
-    return isinstance(value, tuple | list | dict | set) and not name.startswith("_")
+    return isinstance(value, HOLDING) and not name.startswith("_")
 
 
 def _hooks_of(module: nn.Module) -> list[object]:

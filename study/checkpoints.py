@@ -109,8 +109,10 @@ class Checkpoint:
 
 
 def load_or_train(context: Context, objective: str) -> Checkpoint:
-    """Return the network of an objective. If the settings train networks and the store has none,
-    train it.
+    """Return the network of a pre-training, for the seed of the settings. If the settings train
+    networks and the store has none, train it.
+
+    objective: the name of the pre-training, such as `meta`.
 
     Raises NetworkError if the network of the settings, or the one that was brought, cannot be used.
     """
@@ -165,8 +167,10 @@ def _trained(context: Context, request: CheckpointRequest) -> Checkpoint:
 
 
 def check_theorem_of(context: Context, objective: str) -> Mapping[str, Any]:
-    """Return the check of Theorem 1 on the network of an objective (theorem.check_theorem). If the
-    store has none, make it.
+    """Return the check of Theorem 1 on the network of a pre-training (theorem.check_theorem). If
+    the store has none, make it.
+
+    objective: the name of the pre-training.
 
     Raises ValueError if the network's training is not known, or if the network is not a Cascade.
     """

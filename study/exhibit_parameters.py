@@ -23,7 +23,7 @@ RATES = (0.0001, 0.0003, 0.001, 0.003, 0.01)
 
 
 class StepExhibitParameters(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """What the exhibits on text and speech ask for beside the main study."""
+    """What the exhibits on text and speech ask for besides the main study."""
 
     ablation_learning_rates: Rates = Field(
         (0.0001, 0.001, 0.01, 0.1),
@@ -32,7 +32,7 @@ class StepExhibitParameters(BaseModel, frozen=True, extra="forbid", allow_inf_na
 
 
 class ImageExhibitParameters(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
-    """What the exhibits on images ask for beside the main study."""
+    """What the exhibits on images ask for besides the main study."""
 
     ablation_test_size: int | None = Field(
         None, ge=1, description="images of each domain in the ablations; null: all"

@@ -166,7 +166,8 @@ class Section(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
         "robustbench:FILE or efficientnet_lite0:FILE",
     )
     objectives: tuple[str, ...] = Field(
-        (), description="pre-trainings that 01_pretrain makes beside the methods' own"
+        (),
+        description="pre-trainings that 01_pretrain makes besides those of the profile's methods",
     )
     methods: Annotated[tuple[str, ...], AfterValidator(different)] = Field(
         description="test-time methods"
@@ -350,8 +351,8 @@ class ImageSection(Section):
     )
     walk_steps: Literal[1, 2, 4, 5, 10, 20] = Field(
         20,
-        description="steps of the walk from one corruption to the next; 20 are quarters of a "
-        "severity, as in CCC",
+        description="steps of the walk from one corruption to the next; with 20, each step is a "
+        "quarter of a severity, as in CCC",
     )
 
 
@@ -436,8 +437,9 @@ def flat_name(modality: str, *place: str) -> str:
 
     The name has the modality and the field, such as `image_severity` or `image_test_size`. If the
     part is the network or the training, its name stands between them: `image_network_depth`,
-    `image_training_learning_rate`. If the field begins with the name of its part, this name stands
-    there once.
+    `image_training_learning_rate`. A field that already begins with the name of its part
+    keeps this name once: `training_batch_size` of the part `training` is
+    `image_training_batch_size`.
 
     place: a field, or a part and its field.
     """

@@ -39,9 +39,10 @@ network's training.
 
 
 def find_network(weights: WeightsName, objective: str, seed: int, dataset: Dataset) -> Brought:
-    """Return the network of an objective and a seed.
+    """Return the network of a pre-training and a seed.
 
     weights: where the network comes from; any but `train`.
+    objective: the name of the pre-training, such as `meta`.
 
     Raises NetworkError if there is no such network, if a file is damaged, foreign or does not match
     its card, or if the network does not fit the dataset.
@@ -69,8 +70,8 @@ def find_network(weights: WeightsName, objective: str, seed: int, dataset: Datas
 
 
 def network_origin(weights: WeightsName, objective: str, seed: int) -> str:
-    """Return the key of the network of an objective and a seed, such as `shipped:1a2b3c4d5e6f`.
-    Reads no data.
+    """Return the key of the network of a pre-training (`objective`) and a seed, such as
+    `shipped:1a2b3c4d5e6f`. Reads no data.
 
     Raises NetworkError if there is no such network.
     """

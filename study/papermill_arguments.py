@@ -136,7 +136,12 @@ def _content(name: str, cwd: str | None) -> str:
 
 
 def _number(text: str) -> str | int | float:
-    """Return what papermill makes of a value after -p."""
+    """Return the number that papermill reads in a value after -p, or the text if it reads none.
+
+    papermill also turns True, False and None into Python's values. True and False need no check,
+    because a profile reads them alike. None is not checked: papermill reads it as null, a profile
+    as a text.
+    """
     for kind in (int, float):
         with suppress(ValueError):
             return kind(text)

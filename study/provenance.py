@@ -45,13 +45,18 @@ class NetworkOrigin:
 
 
 UNPACKED = "unpacked"
+"""`Provenance.filed` begins with this word if `pack_runs.py unpack` has put the run from the
+committed files back into a store.
+"""
 DISTANCES_BY_BATCH = "distances are by batch"
-"""Words in `Provenance.filed` of runs that study/tools/pack_runs.py has filed."""
+"""`Provenance.filed` also has these words if the committed files keep the distances of such a run
+after each batch.
+"""
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """What made a checkpoint or a run, beside its request.
+    """What made a checkpoint or a run, besides its request.
 
     fingerprint, domain_source, origin: of the data, see `Dataset`. The first two are in the key of
         a run, and the first in that of a checkpoint.
@@ -59,7 +64,8 @@ class Provenance:
     seconds: how long the making took.
     network: where the network of a run comes from.
     cost: see `evaluation.cost`.
-    filed: how study/tools/pack_runs.py put the run into this store; None if the run was made here.
+    filed: None if the run was made here. If `pack_runs.py unpack` put it into this store from the
+        committed files: the word UNPACKED, then which of its columns are by batch or by domain.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -88,7 +94,8 @@ class Provenance:
     @property
     def distances_by_batch(self) -> bool:
         """Whether the recorded distances of the weights from the source are those after each batch.
-        Most unpacked runs have the distances at the end of each domain instead.
+        For most runs that `pack_runs.py unpack` has put back into a store, only the distances at
+        the end of each domain are known.
         """
         filed = self.filed or ""
         return not filed.startswith(UNPACKED) or DISTANCES_BY_BATCH in filed

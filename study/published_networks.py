@@ -60,7 +60,7 @@ def check_file(kind: str, path: Path, objective: str) -> str:
     objective: the pre-training that the network is to stand for.
 
     Raises NetworkError if there is no such file, if its first bytes or its hash show that it is
-    another one, or if the network cannot stand for the objective.
+    another one, or if the network cannot stand for the pre-training.
     """
     if not path.is_file():
         raise NetworkError(

@@ -127,7 +127,7 @@ class RunRequest(RunProtocol, Request):
 
     @property
     def fullest(self) -> "RunRequest":
-        """This request with all measurements beside E and A. Requests that differ only in these
+        """This request with all measurements besides E and A. Requests that differ only in these
         measurements have the same `fullest`.
         """
         return self.model_copy(update=dict.fromkeys(MEASURED_BESIDE, True))
@@ -148,7 +148,7 @@ class RunRequest(RunProtocol, Request):
         return [getattr(self, name) for name in MEASURED_BESIDE]
 
     def covers(self, other: "RunRequest") -> bool:
-        """Return whether this request measures all that `other` measures beside E and A."""
+        """Return whether this request measures all that `other` measures besides E and A."""
         return all(map(operator.ge, self.measured_beside, other.measured_beside))
 
 
@@ -190,7 +190,9 @@ def checkpoint_request(
     objective: str,
     brought: Brought | None = None,
 ) -> CheckpointRequest:
-    """Return the request for the network of an objective, or for `brought` in its place.
+    """Return the request for the network of a pre-training, or for `brought` in its place.
+
+    objective: the name of the pre-training, such as `meta`.
 
     Raises SettingsError if the settings name several datasets, and NetworkError if there is no such
     network.

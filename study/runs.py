@@ -148,8 +148,9 @@ def check_all(context: Context) -> None:
 def check_data(context: Context) -> None:
     """Raise ValueError if the dataset does not fit the settings.
 
-    Either an archive of corrupted images lacks a walk of the stream, or there are too few examples
-    to train on or to hold out.
+    It does not fit if the stream has a walk and the corrupted images come from a -C archive, which
+    has no walks. If the settings train networks, it also does not fit if there are fewer examples
+    to train on than a batch takes, if a class has none of them, or if a single text is held out.
     """
     dataset = context.dataset
     if isinstance(dataset, ImageDataset):

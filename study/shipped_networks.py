@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import pandas as pd
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, Field, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load
 from torch import nn
@@ -34,6 +34,13 @@ Built = TypeVar("Built", bound=nn.Module)
 Percent = Annotated[float, Field(ge=0, le=100)]
 
 
+def _require_objective(name: str) -> str:
+    """Return `name`. Raise ValueError if it is not in OBJECTIVES."""
+    if name not in OBJECTIVES:
+        raise ValueError(nearest(name, OBJECTIVES))
+    return name
+
+
 class Card(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """What made a network, and how good the network is.
 
@@ -47,11 +54,11 @@ class Card(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """
 
     modality: Modality
-    objective: str
+    objective: Annotated[str, AfterValidator(_require_objective)]
     seed: int
     network: Network
     classes: int
-    input_shape: tuple[int, ...]
+    input_shape: tuple[int, ...] = Field(min_length=1)
     options: dict[str, Any]
     training: KnownTraining
     weights_sha256: str
@@ -75,17 +82,21 @@ def load_network(name: str, seed: int = 0, *, folder: str = "shipped") -> Cascad
 
     folder: `shipped`, or another FOLDER like weights/.
 
-    Raises NetworkError if there is no network of that name and seed, or if its file is damaged or
-    does not match its card.
+    Raises NetworkError if `folder` is neither, if there is no network of that name and seed, if its
+    card is not valid, or if its file is damaged or does not match its card.
     """
-    path, card, content = read_shipped(WeightsName.parse(folder), name, seed)
+    weights = WeightsName.parse(folder)
+    if weights.kind not in ("shipped", "folder"):
+        raise NetworkError(f"folder = {folder!r}: allowed are shipped and a FOLDER like weights/")
+    path, card, content = read_shipped(weights, name, seed)
     kind = OBJECTIVES[card.objective]
     build = functools.partial(
         build_network,
         card.network,
         classes=card.classes,
         inputs=card.input_shape[0],
-        # As "auto" does: the large network is that for Tiny-ImageNet, seen at 224 pixels.
+        # The architecture that `auto` stands for: ResNet-34 for Tiny-ImageNet, whose images are
+        # enlarged to 224 pixels, and the small ResNet for all others.
         architecture="resnet34" if 224 in card.input_shape else "resnet26",
         parallel=kind.parallel,
         auxiliary=kind.auxiliary,
@@ -123,9 +134,8 @@ def read_card(path: Path) -> Card:
         fault = error.errors()[-1]
         place = ".".join(map(str, fault["loc"])) or "its text"
         told = "" if fault["type"] == "missing" else f" = {reprlib.repr(fault['input'])}"
-        raise NetworkError(
-            f"{card} is no card of a network: {place}{told}: {fault['msg']}"
-        ) from None
+        reason = fault["msg"].removeprefix("Value error, ")
+        raise NetworkError(f"{card} is no card of a network: {place}{told}: {reason}") from None
 
 
 def origin_of_shipped(weights: WeightsName, objective: str, seed: int) -> str:
@@ -211,7 +221,7 @@ def find_card(weights: WeightsName, objective: str, seed: int) -> tuple[Path, Ca
     folder = _folder(weights)
     path = folder / f"{objective}-{seed}.safetensors"
     if not path.is_file():
-        # The objective's networks of other seeds, or else all networks of this seed.
+        # The networks of this pre-training at other seeds, or else all networks of this seed.
         seeds = [file.stem for file in folder.glob(f"{objective}-*.safetensors") if file.is_file()]
         there = ", ".join(sorted(seeds or present_objectives(weights, seed))) or "none"
         lacks = (

@@ -84,7 +84,8 @@ class Study:
         return self._with(self.settings.at_seed(seed))
 
     def bring(self, model: nn.Module, name: str, normalization: Any = None) -> "Study":
-        """Return the same study with a copy of `model` as its network, whatever the objective.
+        """Return the same study with a copy of `model` as its network, in place of the networks of
+        all pre-trainings.
 
         name: what tables call the network.
         normalization: the normalisation of images with which the network learned: a name such as
@@ -145,7 +146,9 @@ class Study:
         return objectives_of(self.section)
 
     def checkpoint_request(self, objective: str) -> CheckpointRequest:
-        """Return the request for the network of an objective at this seed. Needs no data."""
+        """Return the request for the network of a pre-training (`objective`) at this seed. Needs no
+        data.
+        """
         return checkpoint_request(self.settings, self.modality, objective, self.brought)
 
     def request(self, method: str, objective: str | None = None) -> RunRequest:
@@ -162,11 +165,15 @@ class Study:
         check_all(self.context)
 
     def checkpoint(self, objective: str) -> Checkpoint:
-        """Return the network of an objective at this seed; train it if the store has none."""
+        """Return the network of a pre-training (`objective`, such as `meta`) at this seed. Train it
+        if the settings train networks and the store has none.
+        """
         return load_or_train(self.context, objective)
 
     def theorem(self, objective: str) -> Mapping[str, Any]:
-        """Return the check of Theorem 1 on the network of an objective (theorem.check_theorem).
+        """Return the check of Theorem 1 on the network of a pre-training (theorem.check_theorem).
+
+        objective: the name of the pre-training.
 
         Raises ValueError if the network's training is not known, or if the network is not a
         Cascade.

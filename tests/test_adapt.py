@@ -4,6 +4,7 @@ import copy
 import json
 import math
 import re
+import shutil
 import warnings
 from collections import Counter
 from pathlib import Path
@@ -311,8 +312,24 @@ def test_a_network_that_is_not_there_or_is_damaged_is_refused(tmp_path: Path) ->
         load_network("mata")
     with pytest.raises(NetworkError, match="has no network meta-9 .*There: meta-0, meta-1"):
         load_network("meta", seed=9)
+    for other in ("train", "release:FILE"):
+        with pytest.raises(NetworkError, match=f"folder = '{other}': allowed are shipped and a F"):
+            load_network("meta", folder=other)
     for ending in ("json", "safetensors"):
         content = (SHIPPED / f"erm-0.{ending}").read_bytes()
         (tmp_path / f"erm-0.{ending}").write_bytes(content[:-1] if ending != "json" else content)
     with pytest.raises(NetworkError, match="the file is damaged or another's"):
         load_network("erm", folder=str(tmp_path))
+
+
+def test_a_card_that_cannot_be_is_refused(tmp_path: Path) -> None:
+    """An unknown pre-training, or no shape of the inputs."""
+    card = json.loads((SHIPPED / "meta-0.json").read_text(encoding="utf-8"))
+    shutil.copy(SHIPPED / "meta-0.safetensors", tmp_path / "mata-0.safetensors")
+    for wrong, said in (
+        ({"objective": "mata"}, "objective = 'mata': allowed are erm, .*did you mean 'meta'"),
+        ({"objective": "mata", "input_shape": []}, "input_shape"),
+    ):
+        (tmp_path / "mata-0.json").write_text(json.dumps(card | wrong), encoding="utf-8")
+        with pytest.raises(NetworkError, match=f"mata-0.json is no card of a network: {said}"):
+            load_network("mata", folder=str(tmp_path))

@@ -140,7 +140,7 @@ def test_the_exhibit_shows_what_the_store_has(tmp_path: Path) -> None:
     row = content(shown, "batch-variance").loc["stem"]
     assert row["error of the variance (%)"] == "10.00" and row["if independent (%)"] == "1.40"
     assert (
-        row["as many independent values per example"] == "19.9"
+        row["effective independent values per example"] == "19.9"
     )  # √(2 · 199.5 − 1) / 199.5 is 0.1, of 10 examples
     right = content(shown, "batch-variance-figure").axes[1]
     assert right.lines[0].get_ydata() == pytest.approx([10.0] * 5)

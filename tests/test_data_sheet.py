@@ -33,8 +33,8 @@ def test_copies_and_labels_are_counted() -> None:
     assert found["train", "longest run of a label"] == 2
     assert ("test", "longest run of a label") not in found
     assert found["test", "examples that repeat an earlier one"] == 1
-    assert found["test in train", "examples that copy one"] == 3
-    assert found["test in train", "of these, without a copy that has the same label"] == 1
+    assert found["test in train", "examples of the first that have a copy in the second"] == 3
+    assert found["test in train", "of these, examples with a label that no copy has"] == 1
     assert longest_run([]) == 0 and longest_run(["1", "0", "0", "0", "1"]) == 3
 
 

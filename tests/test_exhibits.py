@@ -46,6 +46,7 @@ from study.exhibits.beyond.learning_rate import has_throughout
 from study.exhibits.kit import histories as histories_of
 from study.exhibits.kit import intervals, style, tables
 from study.exhibits.kit.captions import count_of_seeds, what_made
+from study.exhibits.kit.distance_from_paper import beside_its_row
 from study.exhibits.kit.exhibit import Exhibit, exhibit
 from study.exhibits.kit.latex import to_latex
 from study.exhibits.kit.numbers import FULL, Rounded, interval, number, spread
@@ -62,7 +63,7 @@ from study.exhibits.kit.show import save_all, show_all, without_runs
 from study.exhibits.kit.show import show as show_of
 from study.exhibits.kit.shown import Part, Shown
 from study.exhibits.kit.stored_runs import METRICS, Runs
-from study.exhibits.kit.style import draw_lines
+from study.exhibits.kit.style import dodged, draw_lines
 from study.exhibits.kit.sweep import sweep_figure
 from study.exhibits.paper import uncertainty
 from study.exhibits.paper.speed import LEFT_OUT
@@ -182,6 +183,17 @@ def test_a_domain_may_be_called_as_a_column_of_the_table(runs: Runs) -> None:
         assert table[metric].equals(before[metric]), metric
     ours = ("Tent", "ours")
     assert table.loc[ours, "domain A"] == before.loc[ours, style.SHORT["gaussian_noise"]]
+
+
+def test_a_domain_may_be_called_as_a_metric_that_is_compared_with_the_papers(runs: Runs) -> None:
+    frame = runs.frame(EXHIBITS["released"].points(SETTINGS))
+    names = {"gaussian_noise": "E", "shot_noise": "A", "impulse_noise": "F"}
+    renamed = [replace(run, batches=run.batches.replace({"domain": names})) for run in frame["run"]]
+    before, table = (
+        beside_its_row(each, pd.DataFrame(), ["E", "A", "F"])
+        for each in (frame, frame.assign(run=renamed))
+    )
+    assert len(table) and table.equals(before)
 
 
 def test_a_mean_by_domain_is_of_all_seeds_or_a_dash() -> None:
@@ -495,7 +507,10 @@ def test_without_held_out_images_nothing_is_chosen_on_them(tmp_path: Path) -> No
     made = EXHIBITS["field"].make(WithoutHeldOut(quick(**two, results_folder=str(tmp_path))))
     assert set(made) == {"adabn"}, "what adapts waits for its rate"
     made = EXHIBITS["field"].make(WithLargerImages(one_rate))
-    assert made == [], "the four corruptions are those of 32 pixels"
+    assert set(made) == {"tent"}, "with a single rate images may have any size"
+    assert EXHIBITS["choice"].make(WithLargerImages(one_rate)) == []
+    two_rates = WithLargerImages(quick(**two, results_folder=str(tmp_path)))
+    assert EXHIBITS["field"].make(two_rates) == [], "the four corruptions are those of 32 pixels"
 
 
 def test_every_batch_of_a_size_has_that_many_images() -> None:
@@ -1859,6 +1874,16 @@ def test_data_that_stand_in_have_a_banner_and_no_row_of_the_papers(tmp_path: Pat
     assert page.index("Not the paper") < page.index("<table") and "#b00020" in page
     each.save(tmp_path)
     assert "> **Not the paper's data." in (tmp_path / "digits-main_image.md").read_text()
+
+
+def test_lines_on_a_logarithmic_axis_stay_finite_beside_a_rate_of_0() -> None:
+    """AdaBN does not learn, so its rate may be 0. Beside such a rate all other lines vanished."""
+    rows = pd.DataFrame({"label": ["a", "a", "b", "b", "c"], "rate": [0.001, 0.01] * 2 + [0.0]})
+    rows["E"] = [20.0, 30.0, 20.0, 30.0, 40.0]
+    moved = dodged(rows, "rate", "E", log=True)["rate"]
+    assert moved[[0, 1, 4]].tolist() == [0.001, 0.01, 0.0]
+    assert moved[2:3].item() == pytest.approx(0.001 * 10 ** (1 / 50)), "it coincides with a"
+    assert dodged(rows[4:], "rate", "E", log=True)["rate"].tolist() == [0.0], "a rate of 0 alone"
 
 
 def test_exhibits_without_runs_are_one_line(shown: Show) -> None:

@@ -112,7 +112,7 @@ def test_a_rate_that_an_earlier_code_chose_is_told(settings: Settings, tmp_path:
     [line] = [
         line for line in EXHIBITS["field"].show(stored(elsewhere, [])).lines if "earlier" in line
     ]
-    assert "those of Tent; run the exhibit `choice` to choose them again" in line
+    assert "the rates of Tent; run the exhibit `choice` to choose them again" in line
 
 
 def test_one_rate_leaves_nothing_to_choose() -> None:
@@ -133,7 +133,7 @@ def test_tables_and_differences(runs: Runs) -> None:
         and "field-figure" in shown
     )
     assert table.index[0] == "EATA" and table.loc["EATA", "E"] == "10.00 ± 0.00"
-    costs = ["rate", "work, in forward passes", "state, in networks"]
+    costs = ["rate", "work, in forward passes", "extra memory, relative to the network"]
     assert table.loc["Tent", costs].tolist() == ["0.01", "3.00", "0.50"]
     assert of_settings.loc["Tent", ["instantaneous", "batch 1"]].tolist() == [
         "20.00 ± 0.00",

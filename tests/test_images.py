@@ -13,6 +13,7 @@ import tarfile
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -907,6 +908,14 @@ def test_an_example_of_a_held_out_corruption_is_of_the_held_out_images(tmp_path:
     assert torch.equal(dataset.example("speckle_noise", 1, 0), first)
     archive = Archive(lambda name, severity, count: dataset.test, "0" * 64, recognised=True)
     assert torch.equal(replace(dataset, archive=archive).example("speckle_noise", 1, 0), first)
+
+
+def test_a_held_out_corruption_needs_held_out_images(tmp_path: Path) -> None:
+    dataset = make_blobs(tmp_path, held_out_fraction=0.2)
+    without = replace(dataset, held_out=dataset.held_out.take(slice(0)))
+    for read in (without.domain, partial(without.example, index=0)):
+        with pytest.raises(ValueError, match="corrupts held-out source images, and blobs has none"):
+            read("gaussian_blur", 5)
 
 
 def test_a_walk_needs_generated_corruptions(tmp_path: Path) -> None:

@@ -264,11 +264,30 @@ class Holding(nn.Module):
         return self._extra()
 
 
+def read_by_a_hook(scale: object) -> nn.Module:
+    """A network of torch's modules, one of which has an attribute that only its hook reads."""
+    network = plain_sequence()
+    linear = network.get_submodule("0")
+    linear.scale = scale  # type: ignore[assignment]
+    linear.register_forward_hook(lambda module, inputs, z: z * module.scale)
+    return network
+
+
+def with_sparse_buffer(last: int) -> nn.Module:
+    network = plain_sequence()
+    network.register_buffer("adjacency", torch.diag(torch.tensor([1.0, last])).to_sparse())
+    return network
+
+
 FUNCTIONS_HELD = (doubled, plain_sequence)
 PAIRS: dict[str, Callable[[int], nn.Module]] = {
     "a tensor in a tuple": lambda last: Holding((torch.tensor(1 + last / 1e6),)),
     "a long tensor in a tuple": lambda last: Holding((0, (torch.arange(5000) == 2500 * last,))),
     "a plain tuple": lambda last: Holding((1, (2.0, last))),
+    "a tensor that a hook of torch's module reads": lambda last: read_by_a_hook(torch.tensor(last)),
+    "an array that a hook of torch's module reads": lambda last: read_by_a_hook(np.array(last)),
+    "a sparse buffer": with_sparse_buffer,
+    "a sparse tensor": lambda last: Holding(torch.eye(last + 1).to_sparse()),
     "a function in a tuple": lambda last: Holding((FUNCTIONS_HELD[last - 1],)),
     "a dictionary as extra state": lambda last: Holding({"a": [last]}, extra=True),
     "a tensor as extra state": lambda last: Holding(torch.tensor(last), extra=True),

@@ -29,7 +29,7 @@ from cascadetta_lib.models import (
     normalization_parameters,
 )
 from cascadetta_lib.models.backbones import SmallResNet, shortcut
-from cascadetta_lib.models.snapshot import Snapshot
+from cascadetta_lib.models.snapshot import Snapshot, keep_state
 
 TINY = ImageNetwork(depth=8, width=4, block="pre_activation")
 
@@ -235,6 +235,34 @@ def test_a_snapshot_goes_back_to_every_buffer() -> None:
         setattr(module, name, torch.zeros(1))
     snapshot.restore(module)
     assert module.stored.item() == 1 and module.own.item() == 1 and module.later is None
+
+
+class OnGraph(nn.Module):
+    """Mixes its inputs by a sparse matrix."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("adjacency", torch.eye(12).to_sparse())
+        self.same = self.adjacency
+        self.norm = nn.BatchNorm1d(12)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.norm((self.adjacency @ x.T).T)
+
+
+def test_a_network_with_a_sparse_buffer_adapts_and_is_reset() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(16, 12)
+    method = METHODS["tent"](nn.Sequential(OnGraph()), learning_rate=0.1, copies=None)
+    before = method.step(x).main
+    with keep_state(method):
+        method.step(x)
+        graph = method.model.get_submodule("0")
+        graph.get_buffer("adjacency").mul_(2)
+    assert torch.equal(graph.get_buffer("adjacency").to_dense(), torch.eye(12))
+    method.step(x)
+    method.reset()
+    assert torch.equal(method.step(x).main, before)
 
 
 class InputNorm(nn.Module):

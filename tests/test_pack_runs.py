@@ -187,7 +187,7 @@ def test_a_selection_that_was_packed_without_distances_is_not_drawn(tmp_path: Pa
     shown = EXHIBITS["rate_selection"].show(Runs.of_settings(before))
     assert [part.name for part in shown.parts] == ["rate-selection", "rate-selection-figure"]
     [told] = [line for line in shown.lines if line.startswith("Not drawn: which rate was selected")]
-    assert "on instantaneous, mixed. " in told and "each domain alone" in told
+    assert "on instantaneous, mixed. " in told and "keep only their distances at the end" in told
     assert pack([made.results_path], packed) == (8, count) == (8, 8), "four runs of each stream"
     after = settings_in(tmp_path / "after")
     assert unpack(after.results_path, packed) == count

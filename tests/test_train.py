@@ -123,5 +123,6 @@ def test_after_one_that_fails_no_other_is_begun(tmp_path: Path) -> None:
     failing = command(tmp_path, image_training_learning_rate=1e11, seeds=list(range(6)))
     done = subprocess.run(failing, capture_output=True, text=True)
     assert done.returncode == 1 and "not finite" in done.stderr, done.stderr
+    assert "train.py: " in done.stderr and "Traceback" not in done.stderr
     begun = {path.stem for path in (tmp_path / "checkpoints").iterdir()}
     assert len(begun) == 1, "of twelve"

@@ -111,7 +111,7 @@ class FolderDataset(ImageDataset):
         """Return one image of a target domain, uint8 (3, H, W), or one image under a corruption as
         in `ImageDataset.example`.
 
-        Raises ValueError as `domain`.
+        Raises ValueError for the same names as `domain`.
         """
         if self.targets is None:
             return super().example(name, severity, index)

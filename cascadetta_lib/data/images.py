@@ -128,9 +128,7 @@ class ImageDataset(Dataset):
         if self.archive is not None and not held_out:
             self.require_no_walk(name)
             return base.to_device(self.archive.read(name, severity, size), self.options.device)
-        clean = (self.held_out if held_out else self.test).take(slice(size))
-        if not len(clean.x):
-            raise ValueError(f"{name} corrupts held-out source images, and {self.name} has none")
+        clean = self._clean(name).take(slice(size))
         # `self.fingerprint` is of all images. Which source images are held out depends on the
         # options, so the held-out images have a fingerprint of their own.
         images = base.fingerprint(clean) if held_out else self.fingerprint
@@ -155,6 +153,15 @@ class ImageDataset(Dataset):
             )
         return base.to_device(Split(torch.from_numpy(corrupted), clean.y), self.options.device)
 
+    def _clean(self, name: str) -> Split:
+        """Return the images to which a corruption or walk is applied: held-out source images for
+        HELD_OUT_CORRUPTIONS, and otherwise the test images. Raises ValueError if there are none.
+        """
+        clean = self.held_out if name in HELD_OUT_CORRUPTIONS else self.test
+        if not len(clean.x):
+            raise ValueError(f"{name} corrupts held-out source images, and {self.name} has none")
+        return clean
+
     def require_no_walk(self, name: str) -> None:
         """Raise ValueError if `name` is a walk and the domains come from a -C archive, which has
         none.
@@ -176,13 +183,15 @@ class ImageDataset(Dataset):
 
         The image is corrupted alone, so its random noise is not that of `domain(name, severity)`.
         An image from an archive is the same in both.
+
+        Raises ValueError as `domain` does.
         """
+        check_corruption(name, severity)
         held_out = name in HELD_OUT_CORRUPTIONS
         if self.archive is not None and not held_out:
             self.require_no_walk(name)
             return self.archive.read(name, severity, index + 1).x[index]
-        clean = self.held_out if held_out else self.test
-        image = clean.x[index : index + 1].cpu()
+        image = self._clean(name).x[index : index + 1].cpu()
         return corrupt(image, name, severity, photographs=self.photographs)[0]
 
     def weak_augment(self, x: Tensor, generator: torch.Generator) -> Tensor:

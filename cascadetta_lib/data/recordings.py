@@ -27,7 +27,8 @@ NOISE = "_background_noise_"
 TEST_LIST = "testing_list.txt"
 HELD_OUT_LIST = "validation_list.txt"
 TESTED, HELD_OUT, TRAINED, REPEATED = range(4)
-"""The parts of a split. REPEATED marks a recording that a part with a smaller number has, too."""
+"""The parts of a split. A recording is REPEATED if a part that comes earlier here has a copy of it.
+"""
 ENTRY = re.compile(r"[\w ]+/[\w. -]+")
 """The form of a line in a list."""
 LOUDEST = 10

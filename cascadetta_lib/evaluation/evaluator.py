@@ -47,7 +47,9 @@ from cascadetta_lib.progress import progress
 
 Record = dict[str, Any]
 Accuracies = dict[int, float]
-"""The accuracy on each domain of a stretch, by the domain's number."""
+"""The accuracy on each domain of a part of a stream (`Stretch`, below). The keys are the places of
+the domains in this part, from 0.
+"""
 ABOUT_PREDICTIONS = ("entropy_main", "entropy_auxiliary", "entropy_of_mean_auxiliary", "agreement")
 
 

@@ -38,9 +38,9 @@ class WithRateSelection(Method):
 
     Each copy takes its own step on each batch, by its own loss. It is bit for bit what the method
     alone would be at the rate of the copy, if the network keeps no other state in a forward pass
-    than BatchNorm's. After the batch `preferred` chooses a copy. `step`
-    returns the prediction of this copy, and `model` holds its values until the next batch. A step
-    takes the work of three.
+    than BatchNorm's. After the batch `preferred` chooses a copy. `step` returns the
+    prediction of this copy, and `model` holds its values until the next batch. A step takes the
+    work of three.
 
     values: (K, P): for each of the K copies, the smallest rate first, the P numbers in which copies
         differ.

@@ -237,7 +237,7 @@ class Checks:
         """Refuse a model if none of its adapted scales and shifts has a gradient. If some have
         none, warn and name the first of them.
 
-        After one backward pass has passed, later ones are not checked.
+        Once a backward pass is accepted, later ones are not checked.
         """
         if self.gradients_checked:
             return

@@ -146,7 +146,11 @@ def _registered(part: nn.Module) -> Iterator[Tensor]:
 
 
 def _place(tensor: Tensor) -> tuple[str, int]:
-    """Return the device of a tensor's memory, and its address there."""
+    """Return the device of a tensor's memory, and its address there. A sparse tensor has no single
+    memory; the `id` of the tensor stands for the address.
+    """
+    if tensor.layout != torch.strided:
+        return f"{tensor.device}, {tensor.layout}", id(tensor)
     return str(tensor.device), tensor.untyped_storage().data_ptr()
 
 

@@ -1,4 +1,5 @@
-"""The objectives of pre-training and their losses.
+"""The objectives and their losses. An objective is one way to pre-train a network, such as `erm` or
+`meta`.
 
 Every objective has a supervised loss: the cross-entropy of z, in some objectives plus that of a.
 Most also have a self-supervised loss: the entropy of a (of z without θ_a), or the loss of TTT's

@@ -1,8 +1,8 @@
 """Pre-training (Sec. 4.2, Algorithm 1): one loop for all objectives, and its diagnostics.
 
-Each step draws a batch and augments it as the objective says. A meta-learning objective halves the
-batch and takes the gradient of Algorithm 1 (meta.py). Every other objective takes the gradient of
-its losses (objectives.py).
+An objective is one way to pre-train, such as `erm` or `meta` (objectives.py). Each step draws a
+batch and augments it as the objective says. A meta-learning objective halves the batch and takes
+the gradient of Algorithm 1 (meta.py). Every other objective takes the gradient of its losses.
 """
 
 import math

@@ -75,9 +75,9 @@ class Tape(TorchFunctionMode):
         loss: a scalar. along: the direction θ̇ of each parameter θ that moves.
 
         Raises UnknownFunctionError if a function between the parameters and the loss has no rule,
-        if no recorded function made a tensor between them, or if a value that a rule needs was
-        changed in place. After this error the tape and the graph are as they were, so the caller
-        can still use double backward.
+        if a tensor between them was made by a function that the tape did not record, or if a value
+        that a rule needs was changed in place. After this error the tape and the graph are as they
+        were, so the caller can still use double backward.
         """
         tangents = {_version_of(parameter): direction for parameter, direction in along.items()}
         for call in self._on_the_way_to(loss):

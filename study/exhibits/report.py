@@ -107,9 +107,10 @@ def main_tables(shown: Sequence[Shown]) -> str:
 def findings(shown: Sequence[Shown]) -> list[str]:
     """Return a sentence per dataset that compares with the paper's: which method has the lowest E.
 
-    The sentence also gives the lead over the method with the second-lowest E, and says whether the
-    whole 95 % interval of the lead over networks is above 0. A method takes part only if it has all
-    seeds that the methods share (see `comparable`).
+    The sentence also gives the lead over the method with the second-lowest E, and a 95 % interval
+    of this lead, taken over networks. It says `decided` if the whole interval is above 0. A method
+    that `comparable` sets apart takes no part: it lacks a seed that most methods have, or has a run
+    of an earlier code although others have runs of today's.
     """
     sentences = []
     for each in main_exhibits(shown):

@@ -87,9 +87,11 @@ def describe(name: str, parts: Sequence[Part]) -> list[Row]:
                 if content in known
             ]
             between = f"{later.name} in {earlier.name}"
-            rows.append((name, between, "examples that copy one", len(shared)))
             rows.append(
-                (name, between, "of these, without a copy that has the same label", sum(shared))
+                (name, between, "examples of the first that have a copy in the second", len(shared))
+            )
+            rows.append(
+                (name, between, "of these, examples with a label that no copy has", sum(shared))
             )
     return rows
 
@@ -258,7 +260,8 @@ def write_sheet(rows: Sequence[Row], path: Path) -> None:
         "Written by `python -m study.tools.data_sheet` from the real data; a test holds the CSV to "
         "the sets that are at hand. A copy is an example with the same content, bit by bit: pixels "
         "of CIFAR, bytes of Tiny-ImageNet's files, samples of a recording, words of a review, a "
-        "row of counts.",
+        "row of counts. In a row such as *test in train*, the first part is *test* and the second "
+        "*train*.",
         "The study trains on no copy of a held-out example. Copies between training and test "
         "images stay, as in everybody's numbers.",
     ]

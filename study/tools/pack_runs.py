@@ -172,7 +172,7 @@ def _beside_a_selection(runs: Iterable[RunRequest]) -> set[RunRequest]:
 
 
 def _at_any_rate(request: RunRequest) -> RunRequest:
-    """Return a request with the rate 0 and all measurements beside E and A. A method that selects
+    """Return a request with the rate 0 and all measurements besides E and A. A method that selects
     its rate is replaced by the method whose copies it carries.
     """
     method = SELECTING.get(request.method, request.method)

@@ -40,8 +40,8 @@ class Source:
     numbers: a committed table of runs, below `figures/`.
     claims: the identifiers of the claims.
     replicates: the column that numbers the replicates of a claim, which are networks or orders.
-    counts: the numbers of replicates to compute the power for. For the last, the shares are also
-        computed for true values that lie exactly at the bound.
+    counts: the numbers of replicates for which to compute how likely each verdict is (`shares`).
+        For the last number, this is also computed for true values that lie exactly at the bound.
     """
 
     title: str

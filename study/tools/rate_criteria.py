@@ -273,8 +273,9 @@ def diversity(seen: Measures, threshold: float) -> np.ndarray:
 
 
 def agreement(seen: Measures, threshold: float) -> np.ndarray:
-    """Of the copies that agree with the smallest rate's on a share of at least `threshold`, the one
-    with the lowest mean entropy.
+    """The copy with the lowest mean entropy, of those that agree with the copy at the smallest
+    rate. Two copies agree if the share of examples for which they predict the same class is at
+    least `threshold`.
     """
     agreeing = seen.agreement[:, 0] >= threshold
     return np.where(agreeing, seen.entropy, np.inf).argmin(1)

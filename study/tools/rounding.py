@@ -31,8 +31,8 @@ VALUES = {"E": "E", "last": f"E of the last {LAST} domains", "A": "A"}
 TEXT = """# How much of the spread over orders is rounding
 
 Points. Spread over orders: the standard deviation of a value over orders of domains and examples.
-Rounding: what the standard deviation would be if rounding alone differed, the root of half the mean
-square of the differences between two runs of one request. Written by `study/tools/rounding.py`.
+Rounding: the standard deviation that rounding alone would cause. It is computed from pairs of runs
+of one request, as √(mean square of their differences / 2). Written by `study/tools/rounding.py`.
 
 Runs on {first}, and again on {second}.
 

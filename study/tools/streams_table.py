@@ -38,13 +38,17 @@ README and RESULTS call some streams by other words. All are of the profile `rel
 says how long the runs of a label are. `image_order_seed` draws the order of the domains and of \
 the examples.
 
-`image_walk_steps` is the number of steps of the walk from one corruption to the next; 20 are \
-quarters of a severity, as in CCC. `image_test_size` is the number of images at each step, in CCC \
-1,000, 2,000 or 5,000. Parameters between two severities are interpolated linearly, as in CCC. \
-The walk differs from CCC: there one severity changes at a time, along the path on which the \
-accuracy of a ResNet-50 is nearest to a target, and each step has random images. Here the sum of \
-both severities is 5, the difficulty varies, and each step has the same images \
-([`data/walks.py`](../cascadetta_lib/data/walks.py)). A stream holds all of its domains in memory.
+`image_walk_steps` is the number of steps of the walk from one corruption to the next; with 20, \
+each step is a quarter of a severity, as in CCC. `image_test_size` is the number of images at each \
+step, in CCC 1,000, 2,000 or 5,000. Parameters between two severities are interpolated linearly, \
+as in CCC. The walk differs from CCC: there one severity changes at a time, along the path on \
+which the accuracy of a ResNet-50 is nearest to a target, and each step has random images. Here \
+the sum of both severities is 5, the difficulty varies, and each step has the same images \
+([`data/walks.py`](../cascadetta_lib/data/walks.py)).
+
+A stream holds all of its domains in memory, with two exceptions: generated domains of more than \
+256 MiB, and the target domains of `folder:`. On a CPU they are read from the disk batch by batch, \
+unless the stream is mixed.
 
 With `image_on_alarm=reset` a method goes back to the source where it predicts few classes, and \
 with `image_on_alarm=stop` it learns nothing more from there on. The alarm sees only \

@@ -29,7 +29,7 @@ from study.workflow.refusal import STOPPED, Refusal
 
 
 class Job(NamedTuple):
-    """One network to train: its objective and its seed."""
+    """One network to train: its pre-training (`objective`, such as `meta`) and its seed."""
 
     objective: str
     seed: int
@@ -39,9 +39,9 @@ def jobs_of(study: Study, objectives: Sequence[str] = ()) -> list[Job]:
     """Return the networks of a study at all its seeds. Those that are meta-learned come first,
     because they take longest.
 
-    objectives: the objectives to train; empty for all of the study.
+    objectives: the names of the pre-trainings to run; empty for all of the study.
 
-    Raises ValueError for an objective that the study lacks.
+    Raises ValueError for a pre-training that the study lacks.
     """
     unknown = [name for name in objectives if name not in study.objectives]
     if unknown:
@@ -136,6 +136,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         train_all(asked.profile, values, jobs, asked.processes)
     except KeyboardInterrupt:
         parser.exit(STOPPED, "train.py: stopped; the same command goes on from here\n")
+    except (DataMissing, ValueError, OSError) as error:  # such as one that diverges, or a full disk
+        parser.exit(1, f"train.py: {error}\n")
 
 
 if __name__ == "__main__":

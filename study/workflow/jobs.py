@@ -69,7 +69,8 @@ class Job:
     networks: the identifiers of all networks in the files that the job's weights name, at its
         seeds; empty if the networks are trained here.
     after: the names of the jobs that must end before it begins.
-    inputs: the first seed, at which exhibits choose, and the identifiers of its data and networks.
+    inputs: the first seed, at which the exhibit CHOICE chooses learning rates, and the identifiers
+        of the job's data and networks.
     """
 
     name: str

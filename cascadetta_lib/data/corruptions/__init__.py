@@ -149,8 +149,8 @@ def corrupt(
     photographs: the photographs from which frost is cropped (`photographs.read_photographs`); None
         for a made-up texture. Other corruptions ignore them.
 
-    The noise of an image depends on the draws, on the place of the image in `images` and on the
-    number of images, and on nothing else. Only shot noise depends on the images before it as well.
+    The noise of an image depends on `seed`, `corruption` and `severity`, on the place of the image
+    in `images`, and on the number of images. Shot noise also depends on the images before it.
 
     Raises ValueError for any other corruption, severity, dtype or shape.
     """

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 SAME = None
-"""An entry of NOTHING for a parameter that has no effect at severity 0. There the parameter has its
-value at severity 1.
+"""An entry of NOTHING for a parameter that has no effect at severity 0. At severity 0 it keeps the
+value that it has at severity 1.
 """
 NOTHING: dict[str, tuple[float | None, ...]] = {
     "gaussian_noise": (0,),

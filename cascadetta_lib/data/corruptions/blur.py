@@ -70,10 +70,10 @@ def replaced_from(read: Tensor, reach: int) -> Tensor:
     """Return, for each place, the place from which its pixel comes in the end, (N, H, H). Pixels
     are replaced one after the other, from the last place to the first.
 
-    read: for each place, the place from which its pixel is read, row · H + column, (N, H, H). If
-        this place comes later in the image, its pixel has been replaced already, and the new pixel
-        is read. Pixels near the border are not replaced: `reach` + 1 of them at the upper and left
-        sides, and `reach` − 1 at the other two.
+    read: for each place p, the place q from which the pixel of p is read, row · H + column,
+        (N, H, H). If q comes after p in the image, the pixel at q has been replaced already, and
+        the new pixel is read. Pixels near the border are not replaced: `reach` + 1 of them at the
+        upper and left sides, and `reach` − 1 at the lower and right sides.
     """
     count = len(read)
     size = read.shape[-1]

@@ -89,9 +89,10 @@ class NOTE(WithBank, WithStatistics):
 
     Differences from the release:
 
-    - An example is stored under the class that was predicted for it in a forward pass of the whole
-      batch. In the release it is predicted alone. The two classes are the same if 64 is a multiple
-      of the batch size.
+    - An example is stored under its predicted class. Here all examples of a batch are predicted
+      before the first update in the batch. The release predicts each example when its turn comes,
+      so after the updates that precede it in the batch. The predicted classes are the same if 64 is
+      a multiple of the batch size, because then updates come only at the end of a batch.
     - The release divides the loss by the number of classes, which does not change Adam's steps.
     - The authors pre-train networks with IABN. Here IABN enters the network at test time.
     """

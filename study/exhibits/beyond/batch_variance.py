@@ -19,6 +19,10 @@ ADABN = "adabn"
 ERRORS = {"variance_error": "measured", "independent_error": "independent values"}
 FIXED = 16
 """N of the source prior, chosen before any run."""
+EFFECTIVE = (
+    "Effective independent values: how many independent values per example would give the measured "
+    "error of the variance."
+)
 
 
 @exhibit
@@ -43,8 +47,11 @@ class BatchVariance(Exhibit):
         return source_prior_points("meta")
 
     def make(self, study: Study) -> list[Run]:
-        """Make the runs. Measure the errors of a batch's variance as well, if two batches fit into
-        the examples of each domain that the measurement uses, at most EXAMPLES.
+        """Make the runs. Measure the errors of a batch's variance as well, unless the domains are
+        too small.
+
+        The measurement uses at most EXAMPLES examples of each domain, and these must hold two
+        batches.
         """
         made = super().make(study)
         if not made:
@@ -79,7 +86,7 @@ class BatchVariance(Exhibit):
         )
         return [
             _figure(errors, gains(frame), note),
-            Part("batch-variance", _table(errors, size), note),
+            Part("batch-variance", _table(errors, size), f"{note} {EFFECTIVE}"),
         ]
 
 
@@ -107,7 +114,7 @@ def _table(errors: pd.DataFrame, size: int) -> pd.DataFrame:
         "values per example": rows["values"].map("{:.0f}".format),
         "error of the variance (%)": (100 * rows["variance_error"]).map(number),
         "if independent (%)": (100 * rows["independent_error"]).map(number),
-        "as many independent values per example": known.map(lambda value: number(value, 1)),
+        "effective independent values per example": known.map(lambda value: number(value, 1)),
         "error of the mean (standard deviations)": rows["mean_error"].map(
             lambda value: number(value, 3)
         ),

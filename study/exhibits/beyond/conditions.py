@@ -138,7 +138,7 @@ def _by_epoch(epochs: pd.DataFrame) -> Part | str:
     variations, draw all pre-trainings. Return a sentence if the histories have only one epoch.
     """
     if epochs["epoch"].nunique() < 2:
-        return "No figure of one epoch."
+        return "No figure: it needs histories of two epochs or more."
     drawn = epochs
     if epochs["label"].nunique() > len(CANDIDATES):
         drawn = epochs[epochs["label"].isin([*CONDITIONS, "meta"])]

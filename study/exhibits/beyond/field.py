@@ -35,7 +35,7 @@ INSTANTANEOUS = "instantaneous"
 COSTS = {
     "work": "work, in forward passes",
     "seconds": "ms an image",
-    "memory": "state, in networks",
+    "memory": "extra memory, relative to the network",
 }
 """The columns for the cost of a step (evaluation.cost), with their titles."""
 CASCADES = (
@@ -48,7 +48,9 @@ CASCADES = (
 )
 """The methods that the figure shows in bold and in colour."""
 COST_NOTE = (
-    "Work: counted for adapting to a batch and predicting it. Time: measured on the fastest domain."
+    "Work: counted for adapting to a batch and predicting it. Time: measured on the fastest "
+    "domain. Extra memory: how many numbers the method and its optimiser keep beyond those of the "
+    "network, divided by how many the network has."
 )
 
 

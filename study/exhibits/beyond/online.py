@@ -98,8 +98,8 @@ class Online(Exhibit):
         return points_for(self._adapting(settings), changes)
 
     def _on_source(self, settings: Settings) -> list[Point]:
-        """Return points of each adapting method at each step on held-out source examples: those
-        that a dataset of text has under the name of its source.
+        """Return points of each adapting method at each step on held-out source examples. A text
+        dataset offers these as a further domain, which has the name of the source.
         """
         held_out = {
             "stream": settings.datasets(self.modality)[0].vocabulary.others,

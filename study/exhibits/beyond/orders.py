@@ -275,7 +275,7 @@ def _figure(frame: pd.DataFrame, paper: pd.DataFrame, rate: float) -> Part | str
         if len(rows := frame[(frame["method"] == method) & (frame["variant"] == variant)])
     }
     if not asked:
-        return "No figure without AdaBN, Tent or the cascade."
+        return "No figure: it needs runs of AdaBN, Tent or the cascade."
     heads = _domains_in_order(frame)
     adabn = frame[(frame["method"] == "adabn") & (frame["variant"] == "")]
     figure, grid = panels(len(asked), 2.9, columns=3, sharey=True)

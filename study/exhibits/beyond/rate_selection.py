@@ -30,8 +30,8 @@ STREAMS = (
     *(RECURRING, "gradual", "gradual_correlated"),
 )
 LONG = (RECURRING, "gradual", "gradual_correlated")
-"""Streams of many domains. On these, a domain has as many images as on the gradual stream. In
-other exhibits, a domain of the recurring stream has as many as in the ablations.
+"""Streams of many domains. On these, a domain has `gradual_test_size` images. In other exhibits, a
+domain of the recurring stream has as many images as a domain in the ablations.
 """
 BOUND = 0.5
 """The most points of E that the selection may lose against the best fixed rate. It was set before
@@ -134,7 +134,10 @@ class RateSelection(Exhibit):
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         compared = compare(frame, [f"{rate:g}" for rate in fixed_rates(runs.settings)])
         if not compared:
-            return ["On no stream are all rates and the selection stored at one seed."]
+            return [
+                "Nothing to compare: this needs, on one stream and at one seed, a run that selects "
+                "its rate and a run at each fixed rate."
+            ]
         within = sum(each.regret <= BOUND for each in compared)
         most = max(compared, key=lambda each: each.regret)
         largest = rounded(most.regret, alone=2)
@@ -165,7 +168,8 @@ def fixed_rates(settings: Settings) -> list[float]:
 def compare(frame: pd.DataFrame, rates: Sequence[str]) -> list[Compared]:
     """Return a comparison per selecting method and stream.
 
-    Streams on which no seed has the selection and all rates are left out.
+    A stream is left out unless at least one seed has both the selecting run and a run at each fixed
+    rate.
 
     frame: the stored runs of the exhibit's points.
     rates: the fixed rates, as text.
@@ -301,8 +305,9 @@ def _over_time(compared: Sequence[Compared]) -> list[Part | str]:
     if unknown:
         shown.append(
             "Not drawn: which rate was selected along the stream, on "
-            f"{', '.join(_named(unknown))}. It is known from the distance moved after each batch, "
-            "and these runs were unpacked with the distances at the end of each domain alone."
+            f"{', '.join(_named(unknown))}. To find it, the distance moved after each batch is "
+            "needed. These runs come from the committed files, which keep only their distances at "
+            "the end of each domain."
         )
     return shown
 

@@ -157,7 +157,7 @@ def _curves(frame: pd.DataFrame) -> Part | str:
     seeds = [set(each["seed"]) for each in by_label(frame).values()]
     common = set.intersection(*seeds)
     if not common:
-        return "No figure: no seed has all of these."
+        return "No figure: it needs a seed at which every curve, line and mark has a run."
     frame = frame[frame["seed"].isin(common)]
     figure, axes = plt.subplots(figsize=(WIDTH, 3.4))
     for objective, each in frame.groupby("objective", sort=False):

@@ -22,9 +22,9 @@ CANDIDATES = ("tent", "tent_adam", "cascade_same_weights", "cascade_no_auxiliary
 with Adam. The other two update θ_m as well.
 """
 OVER = "online_learning_rate"
-AS_THEY_ARE = "rows as they are"
-LESS_PAPERS = "minus AdaBN here; the paper's minus its own AdaBN"
-LESS_AUTHORS = "minus AdaBN here; the paper's minus AdaBN on the authors' network"
+AS_THEY_ARE = "(1) our row, against the paper's Tent"
+LESS_PAPERS = "(2) our row − our AdaBN, against the paper's Tent − the paper's AdaBN"
+LESS_AUTHORS = "(3) our row − our AdaBN, against the paper's Tent − AdaBN on the authors' network"
 
 
 @exhibit
@@ -44,8 +44,8 @@ class TentRow(Exhibit):
 
     def points(self, settings: Settings) -> list[Point]:
         """Return points along the long stream of each candidate that the profile has, and of AdaBN
-        on each candidate's network. If the profile has the cascade, the variant without θ_a
-        are added.
+        on each candidate's network. If the profile has the cascade, the variant without θ_a is
+        added.
         """
         methods = [name for name in settings.image.methods if name in CANDIDATES]
         if "cascade" in settings.image.methods and "cascade_same_weights" not in methods:

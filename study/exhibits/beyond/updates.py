@@ -152,7 +152,7 @@ def _less_adabn(frame: pd.DataFrame, paper: pd.DataFrame, note: str) -> Part | s
     """
     labels = by_label(frame)
     if ADABN not in labels:
-        return "No figure without AdaBN, with which the others are compared."
+        return "No figure: it needs AdaBN, with which the other methods are compared."
     base = by_domain(labels[ADABN])
     figure, axes = plt.subplots(figsize=(WIDTH, 4.2))
     for label, each in labels.items():

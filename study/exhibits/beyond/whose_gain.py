@@ -121,7 +121,10 @@ def _steps(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
     errors = errors[[label for label in (*bars_of_ours, *tents) if label in errors]].dropna()
     means = errors.mean().dropna()
     if not {ADABN, CASCADE} <= set(means.index):
-        return "No figure: no seed has all runs of the bars, AdaBN and the cascade among them."
+        return (
+            "No figure: it needs runs of AdaBN and of the cascade, and a seed at which every bar "
+            "has a run."
+        )
     theirs = paper.reindex(["AdaBN", "Cascade", "Tent"], columns=["E"])["E"].dropna()
     theirs.index = [f"{label}, the paper's row" for label in theirs.index]
     bars = pd.concat(

@@ -25,7 +25,7 @@ def count_of_seeds(runs: Sequence[Run]) -> str:
     seeds_by_row: dict[tuple[RunRequest, str], set[int]] = defaultdict(set)
     networks_by_row: dict[tuple[RunRequest, str], set[str]] = defaultdict(set)
     # The runs of a row have one pre-training. They differ only in the seed, the network, and what
-    # is measured beside E and A.
+    # is measured besides E and A.
     shared = {"checkpoint": runs[0].request.checkpoint}
     for run in runs:
         request = run.request.fullest.model_copy(update=shared)

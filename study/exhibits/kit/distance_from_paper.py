@@ -44,9 +44,12 @@ def beside_its_row(frame: pd.DataFrame, paper: pd.DataFrame, metrics: list[str])
         half = (high - low) / 2
         own[label] = {metric: cell(each, metric, half) for metric in metrics}
         row = METHODS[PAPER_ROWS.get(method, method)].label
-        columns = ["E", "A", "F", *by_domain(each).index]
-        theirs = paper.reindex(index=[row], columns=columns).iloc[0]
-        distances = [(by_domain(seed) - theirs).abs().mean() for _, seed in each.groupby("seed")]
+        # Metrics and domains are looked up apart: the user may call a domain E, A or F.
+        theirs = paper.reindex(index=[row], columns=["E", "A", "F"]).iloc[0]
+        their_domains = paper.reindex(index=[row], columns=by_domain(each).index).iloc[0]
+        distances = [
+            (by_domain(seed) - their_domains).abs().mean() for _, seed in each.groupby("seed")
+        ]
         rows[label] = {
             "95 % of E, over images": interval(low, high),
             INSIDE: _inside(low, high, theirs["E"]),

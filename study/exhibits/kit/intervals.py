@@ -222,8 +222,9 @@ def _blocks(count: int, seed: int) -> np.ndarray:
 def interval_over_images(frame: pd.DataFrame) -> tuple[float, float]:
     """Return the limits of the 95 % interval of E, in percent, over the images of the stream.
 
-    Batches that hold the same images are drawn together, whatever their version or seed, and in
-    all domains with as many batches. The error of a draw is the mean over the domains, as E is.
+    Batches that hold the same images are drawn together, whatever their version or seed. Domains
+    with equally many batches get the same draw. The error of a draw is the mean over the domains,
+    as E is.
 
     The limits are NaN if a domain has fewer than LEAST_BATCHES batches of different images, if the
     stream is mixed or correlated, or if a position may stand for several images
@@ -244,7 +245,7 @@ def interval_over_images(frame: pd.DataFrame) -> tuple[float, float]:
         return math.nan, math.nan
     shares = []
     for _, domain in by_domain:
-        # The same seed draws the same images in all domains with as many batches.
+        # The same seed draws the same images in all domains that have equally many batches.
         drawn = np.random.default_rng(0).integers(len(domain), size=(RESAMPLES, len(domain)))
         errors = domain["errors"].to_numpy()[drawn].sum(axis=1)
         shares.append(errors / domain["count"].to_numpy()[drawn].sum(axis=1))

@@ -149,8 +149,9 @@ def _added(labels: Mapping[str, pd.DataFrame], base: pd.DataFrame) -> pd.DataFra
 
 
 NEAR_THE_END = 0.6
-"""The colour bar also has ticks at ±`linear`, where colours begin to change slowly, if `linear` is
-below this share of `end`. Nearer to the end the numbers would touch.
+"""For `_heat_map`, where the colours change slowly beyond ±`linear` and end at ±`end`. The colour
+bar has ticks at ±`end`. It also has ticks at ±`linear` if `linear` is below this share of `end`.
+Nearer to the end, the numbers at the ticks would touch.
 """
 
 

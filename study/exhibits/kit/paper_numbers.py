@@ -86,7 +86,8 @@ def paper_main(run: Run) -> pd.DataFrame:
     request = run.request
     modality = run.request.checkpoint.modality
     severity = min(domain.severity for domain in request.stream)
-    # On a walk `severity` is a place. If it has few steps, the first place is above 5.
+    # On a walk, `severity` is a place from 1 to 20. If the walk has few steps, all of its places
+    # are above 5, and the paper has no such severity.
     if severity not in VOCABULARIES[modality].severities:
         return pd.DataFrame()
     standard = make_stream("instantaneous", VOCABULARIES[modality], severity)

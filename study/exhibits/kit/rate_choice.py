@@ -203,8 +203,12 @@ class OnSource(Exhibit):
         if self.not_made(study.settings):
             return []
         held_out = study.dataset.held_out
-        if tuple(held_out.x.shape[-2:]) != (32, 32):
-            print(f"{self.name} is not made: it needs images of 32×32 pixels.")
+        chooses = self.on_source or study.settings.image.exhibits.chooses_rates
+        if chooses and tuple(held_out.x.shape[-2:]) != (32, 32):
+            print(
+                f"{self.name} is not made: rates are chosen on corruptions of source images, which "
+                "exist only for images of 32×32 pixels."
+            )
             return []
         if self.on_source and not len(held_out.y):
             print(f"{self.name} is not made: it needs held-out source images.")

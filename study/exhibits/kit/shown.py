@@ -47,9 +47,9 @@ class Described:
 
     name: what notebooks call the exhibit.
     place: a number by which a page sorts its exhibits. Exhibits of the paper have numbers below
-        120, and exhibits beyond the paper have 120 or more, except those on other streams. These
-        have 85 to 89, so that they stand right after the paper's exhibit `gradual`. Two exhibits
-        may have the same number.
+        120, and exhibits beyond the paper have 120 or more. Those on other streams are an
+        exception: they have 85 to 89, so that they stand near the paper's exhibit `gradual`, which
+        has 80. Two exhibits may have the same number.
     label: its label in the paper, or `beyond: …`.
     title: its heading.
     question: the question that it answers.

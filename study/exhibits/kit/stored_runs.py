@@ -265,7 +265,7 @@ class Runs:
 
     @cached_property
     def _by_stream(self) -> dict[RunRequest, list[Run]]:
-        """The runs of `_by_request`, in groups that differ only in what they measure beside E and
+        """The runs of `_by_request`, in groups that differ only in what they measure besides E and
         A.
         """
         found = defaultdict[RunRequest, list[Run]](list)
@@ -389,5 +389,5 @@ def _other_code(on_data: Sequence[Run], shown: Sequence[Run]) -> str:
     names = ", ".join(sorted({METHODS[run.method].label for run in others}))
     return (
         f"**Several states of the code made the stored runs:** {len(others)} runs of {names} are "
-        "not shown. Another state of the code made them than the runs that are shown."
+        "not shown. They were made by another state of the code than the runs that are shown."
     )

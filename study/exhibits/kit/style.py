@@ -202,7 +202,9 @@ def draw_lines(axes: Axes, frame: pd.DataFrame, x: str, y: str) -> None:
 
 
 NEAR = 2.5
-"""A level above NEAR times the largest value drawn is written as text instead of drawn."""
+"""For `draw_level`: if the level of a head that knows nothing is above NEAR times the largest value
+in the figure, it is written as text instead of drawn as a line.
+"""
 
 
 def draw_level(axes: Axes, column: str, classes: int) -> None:
@@ -236,12 +238,13 @@ def dodged(frame: pd.DataFrame, x: str, y: str, log: bool) -> pd.DataFrame:
 
     A line moves right by 1/50 of the axis for each earlier line that it coincides with.
 
-    log: whether the axis of x is logarithmic.
+    log: whether the axis of x is logarithmic. A value of 0, such as a rate, has no place on it.
     """
     means = frame.pivot_table(y, "label", x, sort=False)
-    places = np.sort(frame[x].unique().astype(float))
-    least, most = (np.log(places) if log else places)[[0, -1]]
-    step = (most - least) / 50
+    places = frame[x].unique().astype(float)
+    if log:
+        places = np.log(places[places > 0])
+    step = np.ptp(places) / 50 if len(places) else 0.0
     span = float(np.nanmax(means.to_numpy()) - np.nanmin(means.to_numpy()))
     moved = frame.assign(**{x: frame[x].astype(float)})
     for place, label in enumerate(means.index):

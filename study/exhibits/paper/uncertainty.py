@@ -41,7 +41,7 @@ class Uncertainty(Exhibit):
 
     def parts(self, frame: pd.DataFrame, runs: Runs) -> list[Part | str]:
         if runs.study.section.protocol["order"] in MIXED:
-            return ["No figure of a mixed stream, whose batches are of no one domain."]
+            return ["No figure: the stream is mixed, so a batch has images of several domains."]
         if "severity" not in frame:  # The domains have no severities.
             frame = frame.assign(severity=np.nan)
         is_stream = frame["severity"].isna()

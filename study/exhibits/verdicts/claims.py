@@ -15,8 +15,9 @@ from study.yaml12 import parse_yaml
 
 SIDES = ("<", ">")
 TOGETHER = ("growth", "deviation", "ratio", "median")
-"""The values of `then` by which the parts of a reading are combined into one statistic. Only
-replicates that have all parts count.
+"""The values of `then` by which the parts of a reading are combined before they are judged
+(evidence.combined). Only replicates that have all parts count. A replicate is a seed or an order of
+the stream, see evidence.py.
 """
 EXACT = ("ratio", "one refutes")
 """The `then` of readings without an interval: of counted work, and of a property that one network

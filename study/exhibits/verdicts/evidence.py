@@ -257,7 +257,8 @@ def _at_setting(
 def _comparable(first: pd.DataFrame, second: pd.DataFrame) -> bool:
     """Return whether the runs of both started from the same weights and saw the same batches.
 
-    A published network has the same weights whatever the objective of the request.
+    A published network has the same weights, whichever pre-training the request names in
+    `objective`.
     """
     compared = ("batch_size", "order", "dirichlet_delta", "order_seed")
     for run, other in zip(first["run"], second["run"], strict=True):
