@@ -35,6 +35,15 @@ def require_number(name: str, value: object, *, positive: bool = False) -> None:
         raise ValueError(f"{name} = {value!r}; allowed is a finite number {allowed}")
 
 
+def require_seed(name: str, value: object) -> None:
+    """Refuse a value that is not a whole number from 0 to 2⁶⁴ − 1, the largest seed that PyTorch
+    takes. A bool is refused.
+    """
+    require_whole(name, value)
+    if value >= 2**64:  # type: ignore[operator]
+        raise ValueError(f"{name} = {value!r}; allowed is a whole number from 0 to 2⁶⁴ − 1")
+
+
 def require_whole(name: str, value: object, least: int = 0) -> None:
     """Refuse a value that is not a whole number ≥ `least`. A bool is refused."""
     is_whole = isinstance(value, Integral) and not isinstance(value, bool)

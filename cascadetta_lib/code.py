@@ -46,9 +46,9 @@ code imports the package itself, as `import cascadetta_lib` does.
 def code_hash(modules: Iterable[str]) -> str:
     """Hash the code of `modules` and of every module that they import, directly or indirectly.
 
-    Imports count if they are modules of this package or of the user's own. The standard library and
-    installed packages do not count. A module without a file, such as that of a notebook's cells,
-    adds nothing; see `class_hash`. Returns 16 hexadecimal digits.
+    Imported modules are hashed if they are of this package or of the user's own. The standard
+    library and installed packages are not hashed. A module without a file, such as that of a
+    notebook's cells, adds nothing; see `class_hash`. Returns 16 hexadecimal digits.
     """
     return _hash_files(tuple(sorted(files_of(modules))))
 
@@ -153,14 +153,15 @@ def class_hash(kind: type) -> str:
     """Hash a class that has no file, with everything that it uses in its own module: functions,
     classes and values.
 
-    The same code gives the same hash in another process. Comments and the docstrings of functions
-    and of the module's own classes do not count. Base classes and the metaclass count as if the
-    class used them. Of the objects that the class uses, these count by their contents: plain
-    values, tuples, lists, sets, dictionaries, arrays, tensors, nn.Modules, functions under
-    functools' partial, cache, cached_property and singledispatch, bound methods, and instances of
-    the module's own classes. Any other object counts by its class, and by its `repr` if that
-    contains no address in memory. If it comes from a file of the user's own, it also counts by that
-    file.
+    The same code gives the same hash in another process, unless the class uses a set whose members
+    have an address in memory in their `repr`, such as functions. Comments and the docstrings of
+    functions and of the module's own classes are not hashed. Base classes and the metaclass are
+    hashed as if the class used them. Of the objects that the class uses, these are hashed by their
+    contents: plain values, tuples, lists, dictionaries, arrays, tensors, nn.Modules, functions
+    under functools' partial, cache, cached_property and singledispatch, bound methods, and
+    instances of the module's own classes. A set is hashed by the `repr` of its members. Of any
+    other object, the class is hashed, and its `repr` if that contains no address in memory. If it
+    comes from a file of the user's own, that file is hashed, too.
     """
     digest = hashlib.sha256()
     _add_object(digest, kind, kind.__module__, {})
@@ -170,7 +171,7 @@ def class_hash(kind: type) -> str:
 def value_hash(value: object, module: str) -> str:
     """Hash a value as `class_hash` hashes the values that a class uses.
 
-    module: the module whose functions and classes count by their own code.
+    module: the module whose functions and classes are hashed by their own code.
     """
     digest = hashlib.sha256()
     _add_object(digest, value, module, {})
@@ -342,7 +343,7 @@ def own_attributes(module: torch.nn.Module) -> dict[str, Any]:
 
 
 def _parts_of(value: object, module: str) -> Sequence[object]:
-    """Return the contents of an object that counts by its contents, else an empty list."""
+    """Return the contents of an object that is hashed by its contents, else an empty list."""
     if isinstance(value, torch.Tensor) and value.layout != torch.strided:
         entries = value.detach().to_sparse().coalesce()
         return [str(value.layout), str(tuple(value.shape)), entries.indices(), entries.values()]
@@ -392,8 +393,8 @@ def _slots_of(value: object) -> dict[str, object]:
 def _add_code(digest: Any, code: types.CodeType) -> None:
     """Add what a function takes and does to the digest.
 
-    Its instructions count with the values that they use. No instruction uses a function's
-    docstring, so this does not count.
+    Its instructions are added with the values that they use. No instruction uses a function's
+    docstring, so the docstring is not added.
     """
     takes_more = code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)  # *args, **kwargs
     taken = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, takes_more)

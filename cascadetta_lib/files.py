@@ -107,8 +107,8 @@ def kept_arrays(path: Path, make: Callable[[], Mapping[str, np.ndarray]]) -> dic
     that it is in. A file that is damaged, or was kept under another name, is set aside, and the
     arrays are made again.
 
-    Warns if the arrays cannot be kept. Raises NotADirectoryError if something else than a folder
-    has the name of a folder in `path`.
+    Warns if the arrays cannot be kept. Raises NotADirectoryError if a parent of `path` exists and
+    is not a folder.
     """
     if path.is_file():
         try:
@@ -151,7 +151,7 @@ def kept_array(
 
 
 def _require_folders(path: Path) -> None:
-    """Raise NotADirectoryError if a file has the name of a folder in `path`."""
+    """Raise NotADirectoryError if a parent of `path` exists and is not a folder."""
     for folder in path.parents:
         if folder.exists() and not folder.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
@@ -183,11 +183,11 @@ def mapped_array(
     then held in memory.
 
     Raises ValueError if the file holds another dtype or shape, OSError if the disk is full, and
-    NotADirectoryError if something else than a folder has the name of a folder in `path`.
+    NotADirectoryError if a parent of `path` exists and is not a folder.
     """
     mark = path.with_suffix(".sha256")
     if path.is_file() and not (
-        mark.is_file() and mark.read_text() == _mark_of(path, file_hash(str(path)))
+        mark.is_file() and mark.read_bytes() == _mark_of(path, file_hash(str(path))).encode()
     ):
         set_aside(path, f"{path} does not hold what was kept in it")
     if not path.is_file():

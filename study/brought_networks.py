@@ -25,10 +25,12 @@ from study.weights_name import PUBLISHED
 OTHER_ORIGINS = ("train", "shipped", "folder", *PUBLISHED)
 """Names that the caller's network must not have, since tables use them for other networks."""
 SIMPLE = (bool, int, float, str, type(None))
-"""Attributes of these types, and tuples of them, count by their `repr`."""
+"""The hash of `bring` takes attributes of these types, and tuples of them, as their `repr`."""
 OF_TORCH = ("torch", "torchvision")
 HOLDING = (tuple, list, dict, set, torch.Tensor, np.ndarray)
-"""On a module of torch or torchvision, attributes of these types count by their contents."""
+"""Of a module of torch or torchvision, the hash of `bring` takes attributes of these types by their
+contents.
+"""
 FUNCTIONS = (
     types.FunctionType,
     types.MethodType,
@@ -66,12 +68,13 @@ def bring(model: nn.Module, name: str) -> Brought:
     - the attributes of its modules, their hooks, and functions that were put on them
     - the code of its classes, except those of torch and torchvision
 
-    Attributes of the types in SIMPLE, and tuples of them, count by their `repr`. All others count
-    by their contents, if they are of a type that `class_hash` can look into. Any other object
-    counts by its class, and by its `repr` unless this holds an address in memory (`at 0x…`).
+    Attributes of the types in SIMPLE, and tuples of them, are hashed as their `repr`. All others
+    are hashed by their contents, if they are of a type that `class_hash` can look into. Of any
+    other object, the class is hashed, and its `repr` unless this holds an address in memory
+    (`at 0x…`).
 
     There is an exception. Of a module of torch or torchvision, an attribute that is neither simple
-    nor a function counts only if it has a type in HOLDING and its name does not begin with `_`.
+    nor a function is hashed only if it has a type in HOLDING and its name does not begin with `_`.
 
     Two networks that differ only in what is not hashed get the same key: give them different names.
 

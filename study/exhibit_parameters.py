@@ -48,8 +48,8 @@ class ImageExhibitParameters(BaseModel, frozen=True, extra="forbid", allow_inf_n
     )
     long_order_seeds: Orders = Field(
         (None,),
-        description="orders of domains and examples in which step_size, orders and tent_row run "
-        "the long stream; null: the profile's own order",
+        description="order seeds of the long stream in the exhibits `step_size`, `orders` and "
+        "`tent_row`, one run for each; null: the profile's own order",
     )
     ablation_batch_sizes: Sizes = Field(
         (128, 64, 32, 16, 8, 4, 2, 1), description="batch sizes of the ablation by batch size"
@@ -79,7 +79,7 @@ class ImageExhibitParameters(BaseModel, frozen=True, extra="forbid", allow_inf_n
         (200, 16, 4, 1), description="batch sizes of the comparison in 09_field"
     )
     comparison_test_size: int | None = Field(
-        None, ge=1, description="images of each domain of 07 and 09; null: all"
+        None, ge=1, description="images of each domain in 07_collapse and 09_field; null: all"
     )
 
     @property

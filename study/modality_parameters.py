@@ -65,8 +65,9 @@ NAMED_PARTS = ("network", "training")
 SAID_ONCE = ("folder", "device")
 """The fields of `data` that are one parameter for all modalities."""
 MOST_PARAMETERS = 500_000_000
-"""The limit for a network that is trained here: 2 GB. The paper's largest network, a ResNet-34, has
-21 million parameters.
+"""The limit for the network that the parameters `network_…` describe: 2 GB. The limit also holds if
+`weights` names another network. The paper's largest network, a ResNet-34, has 21 million
+parameters.
 """
 
 
@@ -106,8 +107,8 @@ class RunProtocol(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     statistics_memory: int | None = Field(
         None,
         ge=0,
-        description="examples BatchNorm remembers, or that a source prior adds; null: each "
-        "method's own",
+        description="how many earlier examples BatchNorm remembers; for a source prior, how many "
+        "examples the source's statistics count as; null: each method's own",
     )
     online_optimizer: OptimizerName | None = Field(
         None,

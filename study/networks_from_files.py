@@ -24,7 +24,9 @@ from study.shipped_networks import (
 from study.weights_name import WeightsName
 
 SAMPLE = 256
-"""The number of held-out examples on which a network must err as its card says."""
+"""The number of held-out examples on which a network is checked: among them it must make as many
+errors as its card says, give or take ROUNDING.
+"""
 ROUNDING = 2
 """The number of these examples on which another machine may predict otherwise."""
 FITTED = ("vocabulary_size", "msda_layers", "msda_probability", "train_size", "held_out_fraction")

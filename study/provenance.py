@@ -49,8 +49,8 @@ UNPACKED = "unpacked"
 committed files back into a store.
 """
 DISTANCES_BY_BATCH = "distances are by batch"
-"""`Provenance.filed` also has these words if the committed files keep the distances of such a run
-after each batch.
+"""After UNPACKED, `Provenance.filed` has these words if the committed files keep how far the
+weights were from the source after each batch, not only at the end of each domain.
 """
 
 

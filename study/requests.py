@@ -153,9 +153,10 @@ class RunRequest(RunProtocol, Request):
 
 
 class VarianceRequest(Request):
-    """A request for the errors of a batch's variance at each BatchNorm layer of a network.
+    """A request to measure how far a batch's variance is from that of all examples, at each
+    BatchNorm layer of a network (evaluation.batch_variance).
 
-    stream: the domains on which the errors are measured, sorted, since their order does not matter.
+    stream: the domains on which this is measured, sorted, since their order does not matter.
     """
 
     checkpoint: CheckpointRequest
@@ -336,5 +337,5 @@ def content_of_run(request: RunRequest, fingerprint: str, domain_source: str) ->
 
 
 def content_of_variance(request: VarianceRequest, fingerprint: str, domain_source: str) -> Content:
-    """Return the content in the key of the errors of a batch's variance."""
+    """Return the content in the key of what a VarianceRequest asks for."""
     return Content(fingerprint, domain_source, code_of_variance(request.checkpoint))

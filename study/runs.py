@@ -62,8 +62,8 @@ def load_or_run(context: Context, method: str, objective: str | None = None) -> 
 
 
 def load_or_measure_batch_variance(context: Context, run: Run) -> list[LayerErrors]:
-    """Return the errors of a batch's variance at each BatchNorm layer of a run's network. If the
-    store has none, measure them.
+    """Return how far a batch's variance is from that of all examples, at each BatchNorm layer of a
+    run's network (evaluation.batch_variance). If the store does not have this, measure it.
 
     Raises ValueError if the network or the data of the run are not the context's, or if the domains
     of the run have too few examples for two batches.
@@ -88,8 +88,8 @@ def load_or_measure_batch_variance(context: Context, run: Run) -> list[LayerErro
 def _check_same(context: Context, run: Run) -> None:
     """Raise ValueError unless a run is on the network and the data of the context.
 
-    The errors are measured on the context's network and data, but stored under the request of the
-    run.
+    `load_or_measure_batch_variance` measures on the network and the data of the context, but stores
+    the result under the request of the run.
     """
     of_run = run.request.checkpoint
     of_study = checkpoint_request(
@@ -201,8 +201,8 @@ def _batch_of_one(context: Context) -> LastBatchOfOne | None:
 
 
 def _check_single(context: Context, method: Method, single: LastBatchOfOne) -> None:
-    """Raise ValueError if a method cannot predict a single example, for instance because a
-    BatchNorm has one value per channel.
+    """Raise ValueError if a method cannot predict a single example, for instance because this
+    example gives a BatchNorm layer only one value per channel, which has no variance.
     """
     dataset = context.dataset
     examples = dataset.test if isinstance(dataset, ImageDataset) else dataset.plain_held_out

@@ -157,7 +157,8 @@ class Settings(BaseModel, frozen=True, extra="forbid"):
     def at_seed(self, seed: int) -> "Settings":
         """Return these settings with another seed.
 
-        Raises SettingsError unless `seed` is a whole number from 0 to 2³² − 1.
+        Raises SettingsError unless `seed` is a whole number from 0 to 2³² − 1, or can be read as
+        one, such as "3" or 3.0.
         """
         return make_settings(flat(self) | {"seed": seed}, {"seed": "a variation of the study"})
 

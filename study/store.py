@@ -1,5 +1,5 @@
-"""Store results with their requests and provenance: networks, runs, checks of Theorem 1, and errors
-of batches' variances.
+"""Store results with their requests and provenance: networks, runs, checks of Theorem 1, and
+measurements of how far a batch's variance is from that of all examples.
 
 An entry is a folder, whose name is the key of its request, data and code. An entry is written whole
 or not at all, under a lock, with the SHA-256 of each file. So notebooks, headless runs and a
@@ -317,10 +317,10 @@ class Store:
         return entry.values if entry else None
 
     def batch_variance(self, run: Run) -> list[LayerErrors] | None:
-        """Return the errors of a batch's variance in the network of `run`, on its domains, per
-        layer.
+        """Return how far a batch's variance is from that of all examples, at each BatchNorm layer
+        of the network of `run`, on the run's domains (evaluation.batch_variance).
 
-        None if today's code has not measured them.
+        None if today's code has not measured it.
         """
         made_by = run.provenance
         request = VarianceRequest.of(run.request)

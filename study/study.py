@@ -17,6 +17,7 @@ from cascadetta_lib.models.input_normalization import normalization_of
 from study.brought_networks import Brought, bring, copied
 from study.checkpoints import Checkpoint, Context, check_theorem_of, load_or_train
 from study.provenance import choose_device
+from study.published_networks import NetworkError
 from study.requests import (
     CheckpointRequest,
     RunRequest,
@@ -79,7 +80,8 @@ class Study:
     def at_seed(self, seed: int) -> "Study":
         """Return the same study at another seed.
 
-        Raises SettingsError unless `seed` is a whole number from 0 to 2³² − 1.
+        Raises SettingsError unless `seed` is a whole number from 0 to 2³² − 1, or can be read as
+        one, such as "3" or 3.0.
         """
         return self._with(self.settings.at_seed(seed))
 
@@ -96,11 +98,17 @@ class Study:
 
         Raises ValueError for any other `normalization`. On text and speech, and for a network that
         `models.normalized` made, raises ValueError for any `normalization` except None. Raises
-        NetworkError for a network that cannot be copied, and for a name that cannot be used. A run
+        NetworkError for a network that cannot be copied, and for a name that cannot be used. On
+        text and speech, raises NetworkError for a network that `models.normalized` made. A run
         raises NetworkError if the network's errors on clean images show that it learned with
         another normalisation.
         """
         own = normalization_of(model)
+        if own is not None and self.modality != "image":
+            raise NetworkError(
+                f"{name} normalises images, since models.normalized made it, and the study is of "
+                f"{self.modality}; bring a network for {self.modality}"
+            )
         if normalization is None:
             # A network that `normalized` made takes images from 0 to 1.
             other = self._with(self.settings) if own is None else self.varied(input_scaling="unit")
@@ -191,7 +199,8 @@ class Study:
         return load_or_run(self.context, method, objective)
 
     def batch_variance(self, run: Run) -> list[LayerErrors]:
-        """Return the errors of a batch's variance at each BatchNorm layer of a run's network.
+        """Return how far a batch's variance is from that of all examples, at each BatchNorm layer
+        of a run's network.
 
         See evaluation.batch_variance. Raises ValueError if there are too few examples, or if the
         run is not of this study's network and data.

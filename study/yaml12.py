@@ -70,3 +70,5 @@ def parse_yaml(text: str) -> Any:
         return yaml.load(text, Loader=Yaml12)
     except (yaml.YAMLError, RecursionError) as error:
         raise ValueError(f"it is not YAML: {error}") from None
+    except (AttributeError, LookupError, TypeError):  # PyYAML's, for texts such as `!!bool maybe`
+        raise ValueError("it is not YAML: a tag such as !!bool does not fit its value") from None

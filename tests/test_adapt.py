@@ -106,6 +106,7 @@ def test_what_does_not_learn_is_the_network_itself_to_the_bit(network: nn.Module
         ("tent", {"diversity": math.nan}, "diversity = nan; allowed is a finite number"),
         ("tent", {"seed": -1}, "seed = -1; allowed is a whole number from 0 on"),
         ("cotta", {"seed": 0.5}, "seed = 0.5; allowed is a whole number"),
+        ("tent", {"seed": 2**64}, f"seed = {2**64}; allowed is a whole number from 0 to 2⁶⁴ − 1"),
     ],
 )
 def test_what_cannot_be_is_refused(

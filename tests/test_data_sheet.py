@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import soundfile
 from conftest import real_data
 
 from cascadetta_lib.data.base import DataMissing
@@ -34,7 +35,12 @@ def test_copies_and_labels_are_counted() -> None:
     assert ("test", "longest run of a label") not in found
     assert found["test", "examples that repeat an earlier one"] == 1
     assert found["test in train", "examples of the first that have a copy in the second"] == 3
-    assert found["test in train", "of these, examples with a label that no copy has"] == 1
+    assert (
+        found[
+            "test in train", "of these, examples whose label differs from those of all their copies"
+        ]
+        == 1
+    )
     assert longest_run([]) == 0 and longest_run(["1", "0", "0", "0", "1"]) == 3
 
 
@@ -111,6 +117,19 @@ def test_a_domain_without_a_folder_is_not_another(tmp_path: Path) -> None:
         read(tmp_path)
     shutil.copytree(place.with_name("books"), place.with_name("dvd"))
     assert [part.name for part in read(tmp_path)] == ["books", "dvd", "electronics", "kitchen"]
+
+
+def test_the_other_words_of_the_whole_archive_are_not_counted(tmp_path: Path) -> None:
+    name = "Speech Commands, ten words"
+    place, read = READERS[name]
+    for word in ("left", "right", "bed"):
+        folder = tmp_path / place / "speech_commands_v0.01" / word
+        folder.mkdir(parents=True)
+        for speaker in range(40):
+            soundfile.write(folder / f"s{speaker}_nohash_0.wav", np.zeros(4, np.int16), 16000)
+    rows = describe(name, read(tmp_path))
+    assert sum(count for _, _, what, count in rows if what == "examples") == 80
+    assert {count for _, _, what, count in rows if what == "classes"} == {2}
 
 
 def test_a_sheet_comes_back_as_it_was_written(tmp_path: Path) -> None:

@@ -379,6 +379,7 @@ OF_ORDERS = """difference,difference of E (points),"95 %, over orders","95 %, ov
 Tent − Cascade,−1.90,"[−2.40, −1.40]","[−2.20, −1.60]",5
 ERM − Cascade,−2.30,–,"[−2.50, −2.10]",1
 SAR − Cascade,5.23,"[0.10, 10.34]",–,3
+RoTTA − Cascade,−1.00,–,"[−1.30, −0.70]",2
 """
 
 
@@ -390,6 +391,7 @@ def test_a_sentence_names_what_its_interval_is_over(tmp_path: Path) -> None:
         "(95 % interval over five orders: 1.4 to 2.4)"
     )
     assert leads.scope("Cascade", "ERM") == "images, in one order"
+    assert leads.scope("Cascade", "RoTTA") == "images, in two orders"
 
 
 OF_SEEDS = "label,seed,E,A\na,0,12,80\na,1,13,79\na,2,99,1\nb,0,10,81\nb,1,10.5,82\nc,5,1,1\n"
@@ -406,6 +408,13 @@ def test_a_sentence_over_networks_is_over_those_that_both_have(tmp_path: Path) -
     )
     with pytest.raises(ValueError, match="a and c share no seed"):
         fill.losses(name, "a", "c")
+
+
+@pytest.mark.parametrize("rows", ["a,0,12,80\nb,0,10,81\n", "a,0,3,1\na,1,4,1\nb,0,1,1\nb,1,2,1\n"])
+def test_a_single_network_and_equal_differences_have_no_interval(tmp_path: Path, rows: str) -> None:
+    (tmp_path / "of-numbers.csv").write_text(f"label,seed,E,A\n{rows}")
+    said = fill.over_networks(str(tmp_path / "of-numbers"), "a", "b")
+    assert said == "a has an error 2.0 points higher than b (no interval)"
 
 
 def test_an_end_near_zero_is_not_rounded_to_zero(tmp_path: Path) -> None:

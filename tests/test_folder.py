@@ -367,6 +367,10 @@ def test_an_array_on_the_disk_takes_no_memory_and_is_made_again_when_it_is_damag
     with pytest.warns(UserWarning, match="does not hold what was kept in it"):
         assert mapped_array(path, shape, make)[7].max() == 7
     assert len(made) == 2
+    path.with_suffix(".sha256").write_bytes(b"\xff")  # not UTF-8
+    with pytest.warns(UserWarning, match="does not hold what was kept in it"):
+        mapped_array(path, shape, make)
+    assert len(made) == 3
     for ending in (".npy", ".sha256"):  # renamed, as by hand: it is not what was kept so
         path.with_suffix(ending).rename(tmp_path / f"other{ending}")
     with pytest.warns(UserWarning, match="does not hold what was kept in it"):

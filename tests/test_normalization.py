@@ -11,6 +11,7 @@ import torch
 from conftest import CLASSES, blobs, make_blobs, seeded
 from torch import Tensor, nn
 
+from cascadetta_lib.data.base import Modality
 from cascadetta_lib.methods import adapt
 from cascadetta_lib.models import INPUT_NORMALIZATIONS, Cascade, Outputs, normalized
 from cascadetta_lib.models.input_normalization import Normalization, read_normalization
@@ -217,3 +218,13 @@ def test_a_network_that_knows_nothing_is_taken_as_it_is(tmp_path: Path) -> None:
 def test_text_has_no_normalisation() -> None:
     with pytest.raises(ValueError, match="pass None for text"):
         Study(load_profile("quick"), "text").bring(nn.Identity(), "mine", normalization="unit")
+
+
+@pytest.mark.parametrize("normalization", [None, "unit"])
+@pytest.mark.parametrize("modality", ["text", "speech"])
+def test_a_network_that_normalises_images_is_for_images(
+    modality: Modality, normalization: str | None
+) -> None:
+    network = normalized(nn.Identity(), "unit")
+    with pytest.raises(NetworkError, match=f"mine normalises images.* the study is of {modality}"):
+        Study(load_profile("quick"), modality).bring(network, "mine", normalization)

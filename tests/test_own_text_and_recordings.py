@@ -179,6 +179,21 @@ def test_recordings_are_split_by_speaker(tmp_path: Path) -> None:
     assert load_recordings(folder).fingerprint == dataset.fingerprint
 
 
+def test_a_name_without_a_speaker_is_told(tmp_path: Path) -> None:
+    """Else a speaker could be trained on and tested without a word."""
+    folder = record(tmp_path / "mine", speakers=5)
+    for path in folder.glob("*/s4_*.wav"):
+        path.rename(path.with_name(path.name.replace("_", "-")))
+    told = (
+        r"mine: 4 of 20 recordings are not called SPEAKER_….wav, such as left/s4-0.wav: the whole"
+    )
+    with pytest.warns(UserWarning, match=told):
+        load_recordings(folder)
+    for name, index in (("testing_list.txt", 0), ("validation_list.txt", 1)):
+        (folder / name).write_text(f"left/s0_{index}.wav\n")
+    load_recordings(folder)  # Split by lists, without a warning, which would be an error.
+
+
 def test_recordings_that_are_in_another_part_again_are_told(tmp_path: Path) -> None:
     folder = record(tmp_path / "mine", speakers=5)
     assert load_recordings(folder).source.endswith("20 of 2 words")

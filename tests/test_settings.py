@@ -225,6 +225,12 @@ def test_a_number_that_the_versions_of_yaml_read_differently_is_refused(text: st
         parse_yaml(text)
 
 
+@pytest.mark.parametrize("text", ["x: !!bool maybe", "!!timestamp maybe", "!!float ''"])
+def test_a_tag_that_does_not_fit_its_value_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="not YAML: a tag such as !!bool does not fit its value"):
+        parse_yaml(text)
+
+
 def test_after_a_mistake_in_one_file_all_others_are_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -77,6 +78,18 @@ def test_what_cannot_be_trained_is_refused_at_once(
         main(["quick", *arguments])
     assert stopped.value.code == 2
     assert words in capsys.readouterr().err
+
+
+def test_a_training_that_is_killed_ends_the_tool_with_one_message(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    killed = partial(signal.raise_signal, signal.SIGKILL)
+    monkeypatch.setattr("study.tools.train.end_with_starter", killed)
+    with pytest.raises(SystemExit) as stopped:
+        main(command(tmp_path)[2:])
+    assert stopped.value.code == 1
+    told = capfd.readouterr().err
+    assert told.startswith("train.py: a training was killed") and "Traceback" not in told
 
 
 def command(folder: Path, **changes: object) -> list[str]:

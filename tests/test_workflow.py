@@ -450,6 +450,13 @@ def planned(jobs: dict[str, Job], folder: Path, data: dict[str, str], **changes:
     return json.loads((folder / "plan.json").read_text())["jobs"]
 
 
+@pytest.mark.parametrize("content", ["", "[]", '{"data": [1]}'])
+def test_a_damaged_plan_is_named(content: str, tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text(content)
+    with pytest.raises(ValueError, match=r"plan\.json is damaged: remove it and run again"):
+        planned({}, tmp_path, {})
+
+
 def test_jobs_have_their_own_values_and_come_after_their_checkpoint(notebooks: Path) -> None:
     jobs = jobs_of(notebooks, seeds=[0, 3], image_dataset=["digits", "npz:/some/my pets"])
     assert len(jobs) == 2 * 4 + 1

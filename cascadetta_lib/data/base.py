@@ -192,8 +192,8 @@ def code_version(*modules: str) -> str:
     """Hash the code of `modules`, for the names of kept files. A change of the code then makes
     these files anew.
 
-    Comments and docstrings do not count, and neither do imports. Of a package, all files in its
-    folder count. Returns 8 hexadecimal digits.
+    Comments and docstrings are not hashed, nor is the code of other modules that `modules` import.
+    Of a package, all files in its folder are hashed. Returns 8 hexadecimal digits.
     """
     files: list[Path] = []
     for name in modules:
@@ -258,7 +258,7 @@ def _bytes_of(x: Tensor) -> list[bytes]:
 
 
 def mixed(split: Split) -> Split:
-    """Shuffle examples that are stored more or less class by class, in a fixed random order. Return
+    """Put examples that are stored more or less class by class into a fixed random order. Return
     other examples as they are.
 
     With batch statistics, an accuracy on batches of a single class would mean nothing.

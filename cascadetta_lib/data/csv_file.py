@@ -59,8 +59,8 @@ def load_csv(argument: str, options: TextOptions) -> Dataset:
     """Load the table in the file `argument`.
 
     Raises DataMissing if there is no such file. Raises ValueError if `read_rows` refuses the file,
-    if there are fewer than two domains, if the source has fewer than two labels or writes one in
-    two ways, or if a target has a label that the source has not.
+    if there are fewer than two domains, if the source has fewer than two labels, or two labels
+    that differ only in capital letters, or if a target has a label that the source has not.
     """
     path = Path(argument).expanduser()
     rows = read_rows(path)
@@ -81,8 +81,8 @@ def load_csv(argument: str, options: TextOptions) -> Dataset:
         other = written.setdefault(label.casefold(), label)
         if other != label:
             raise ValueError(
-                f"{path}: found the labels {other!r} and {label!r}; allowed is one way to write a "
-                "label"
+                f"{path}: found the labels {other!r} and {label!r}, which differ only in capital "
+                "letters; allowed is one way to write a label"
             )
     unknown = [row for row in rows if row.label not in class_names]
     if unknown:

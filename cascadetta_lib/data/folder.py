@@ -18,7 +18,8 @@ Images may have any size. They must be all grey or all in colour, and are read a
 become squares of one side: 32, 64 or 224 pixels. Let s be the largest of the images' shorter sides.
 The side is the smallest of the three that is s or more, or 224 if s is above 224. An image that is
 not such a square already is scaled so that its shorter side is 8/7 of the square's side. Then its
-centre is cut out. For 224 pixels, this is the usual preparation of ImageNet (256 and 224).
+centre is cut out. For 224 pixels, this is the usual preparation of ImageNet (256 and 224). As in
+torchvision's ImageFolder, images are not turned by the orientation in their EXIF data.
 
 The squares are kept as files in generated/ of the data folder. On a CPU they are read from there
 batch by batch, so memory does not grow with their number; only a mixed stream is held in memory as

@@ -51,7 +51,10 @@ class TextOptions(Options):
     """
 
     synthetic_shift: float = Field(
-        0.5, ge=0, le=1, description="reviews: share of opinions in a domain's own words"
+        0.5,
+        ge=0,
+        le=1,
+        description="share of opinions in a domain's own words; for the dataset `reviews` alone",
     )
     vocabulary_size: int = Field(
         5000, ge=1, description="how many of the source's unigrams and bigrams are counted"
@@ -65,10 +68,15 @@ class TextOptions(Options):
         0.5, ge=0, lt=1, description="probability that mSDA drops a feature"
     )
     eda_strength: float = Field(
-        0.05, ge=0, le=1, description="α, share of words that change; EDA's for 2,000 texts"
+        0.05,
+        ge=0,
+        le=1,
+        description="α, share of words that change; EDA's authors recommend 0.05 for 2,000 texts",
     )
     eda_copies: int = Field(
-        8, ge=1, description="augmented versions of a review; EDA's for 2,000 texts"
+        8,
+        ge=1,
+        description="augmented versions of a review; EDA's authors recommend 8 for 2,000 texts",
     )
 
 
@@ -242,13 +250,13 @@ def make_text_dataset(
 
 def _code_of(synonyms: Synonyms) -> str:
     """Hash the code that finds synonyms, for the names of kept files. Code without a file, such as
-    that of a notebook's cell, counts by its contents.
+    that of a notebook's cell, is hashed by its contents.
     """
     find = synonyms.find
     module = module_of(find)
     if getattr(sys.modules.get(module), "__file__", None):
         return code_version(module)
-    # A built-in method, such as a dictionary's `get`, counts by its object.
+    # A built-in method, such as a dictionary's `get`, is hashed with its object.
     return value_hash([find, getattr(find, "__self__", None)], module)[:8]
 
 

@@ -42,8 +42,8 @@ STREAMS = {
     "mixed_correlated": "the same domains together, with the labels of all in runs",
     RESET_EACH: "the same domains; the method is reset to the source at each, as if it knew where "
     "they change (an oracle)",
-    RECURRING: "the same domains again and again, round after round in one order: 20 rounds, as in "
-    "PeTTA and ReservoirTTA by default",
+    RECURRING: "the same domains again and again, round after round in one order: by default "
+    "20 rounds, as in PeTTA and ReservoirTTA",
     "gradual": "every standard domain through the severities 1 2 3 4 5 4 3 2 1 before the next "
     "(Sec. 6.1): 15 corruptions give 135 domains; for images alone",
     "gradual_correlated": "the gradual domains, with each one's labels in runs; for images alone",

@@ -147,8 +147,8 @@ class SpeechDataset(Dataset):
         return waveform.clamp(-1, 1).cpu()
 
     def _drawn(self, name: str, part: slice) -> tuple[Tensor, Tensor, Tensor]:
-        """Return a part of the test utterances and, for each of them, the domain's value and a
-        second of noise.
+        """Return a part of the test utterances and, for each of them, the domain's value and
+        one second of noise.
         """
         # Each domain has its own seed. With one seed for all, an utterance of low pitch would have
         # little noise as well. Values are drawn for all utterances, so an utterance gets the same
@@ -273,8 +273,8 @@ def draw_domain(
 
     seconds: how many seconds of background noise there are.
 
-    Returns the value of each utterance, float32 (N,), and the number of its second of background
-    noise, int64 (N,). Only the domain "noise" uses the second of noise.
+    Returns the value of each utterance, float32 (N,), and the index of the second of background
+    noise to mix in, from 0 to `seconds` − 1, int64 (N,). Only the domain "noise" uses this index.
     """
     low, high = RANGES[name]
     if name == "shift":
@@ -292,7 +292,7 @@ def domain_spectrograms(name: str, waveforms: Tensor, value: Tensor, noise: Tens
     shift: moves the frames of the power before it is converted to dB.
 
     value: the domain's value for each utterance, (N,).
-    noise: a second of noise for each utterance, (N, 16000).
+    noise: one second of noise for each utterance, (N, 16000).
     """
     if name not in ("stretch", "shift"):
         return log_mel(change_waveforms(name, waveforms, value, noise))
@@ -324,7 +324,7 @@ def change_waveforms(name: str, waveforms: Tensor, value: Tensor, noise: Tensor)
     noise: mixes in background noise.
 
     value: the domain's value for each utterance, (N,).
-    noise: a second of noise for each utterance, (N, 16000).
+    noise: one second of noise for each utterance, (N, 16000).
     """
     if name == "amplitude":
         return value[:, None] * waveforms

@@ -2,10 +2,10 @@
 
 Two lists in FOLDER may name the recordings to test and to hold out: testing_list.txt and
 validation_list.txt, with a line WORD/FILE.wav for each recording, as in Speech Commands. Without
-the lists, the split is by speaker, and recordings must be called SPEAKER_anything.wav. One tenth of
-the speakers, at least one, is for testing, another tenth is held out, and the others are for
-training. A hash of the speakers' names draws them. Small and capital letters of a name count as the
-same.
+the lists, the split is by speaker, and recordings should be called SPEAKER_anything.wav. If a name
+has no "_", the whole name counts as a speaker, with a warning. One tenth of the speakers, at least
+one, is for testing, another tenth is held out, and the others are for training. A hash of the
+speakers' names draws them. Small and capital letters of a name count as the same.
 
 The domain noise mixes in FOLDER/_background_noise_/*.wav, or white noise without such files. If
 there are any, they must hold a whole second. A recording becomes one second at 16 kHz
@@ -13,6 +13,7 @@ there are any, they must hold a whole second. A recording becomes one second at 
 """
 
 import hashlib
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -118,7 +119,8 @@ def _parts(folder: Path, names: Sequence[str]) -> list[int]:
     """Return TESTED, HELD_OUT or TRAINED for each recording WORD/FILE.wav, by the lists or by
     speaker.
 
-    Raises ValueError if there is one list alone, or neither and fewer than three speakers.
+    Warns if the split is by speaker and names have no "_". Raises ValueError if there is one list
+    alone, or neither and fewer than three speakers.
     """
     there = [name for name in (TEST_LIST, HELD_OUT_LIST) if (folder / name).is_file()]
     if len(there) == 1:
@@ -130,6 +132,14 @@ def _parts(folder: Path, names: Sequence[str]) -> list[int]:
         return parts_by_lists(folder, names)
     # Anna_1.wav and anna.WAV are of one speaker, who must be in one part only.
     speakers = [Path(name).stem.partition("_")[0].casefold() for name in names]
+    unnamed = [name for name in names if "_" not in Path(name).stem]
+    if unnamed:
+        warnings.warn(
+            f"{folder}: {len(unnamed):,} of {len(names):,} recordings are not called "
+            f"SPEAKER_….wav, such as {unnamed[0]}: the whole name of each counts as a speaker, so "
+            "one person may be trained on and tested",
+            stacklevel=3,
+        )
     drawn = sorted(set(speakers), key=lambda one: hashlib.sha256(one.encode()).hexdigest())
     if len(drawn) < 3:
         raise ValueError(

@@ -31,7 +31,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from cascadetta_lib.allowed import require_choice, require_whole
+from cascadetta_lib.allowed import require_choice, require_seed, require_whole
 from cascadetta_lib.data.base import Dataset
 from cascadetta_lib.data.streams import MIXED, Domain, Order, order_of_examples, require_order
 from cascadetta_lib.evaluation.alarm import Alarm, OnAlarm, classes_predicted, rings
@@ -172,7 +172,7 @@ class Evaluator:
         if not self.stream:
             raise ValueError(f"stream = {self.stream!r}; allowed is at least one domain")
         require_order(self.order, self.dirichlet_delta)
-        require_whole("seed", self.seed)
+        require_seed("seed", self.seed)
         if self.order_seed is not None:
             require_whole("order_seed", self.order_seed)
         if self.on_alarm is not None:

@@ -52,7 +52,7 @@ def code_of(name: str) -> str:
     """Hash the code of the method `name`, with all modules that it imports from this library or
     from files of your own.
 
-    Comments and docstrings do not count. A class that a notebook's cell defines counts by
+    Comments and docstrings are not hashed. A class that a notebook's cell defines is hashed by
     class_hash. So the same text has the same hash after a restart of the kernel.
     """
     method = METHODS[name]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from cascadetta_lib.allowed import require_choice, require_number, require_whole
+from cascadetta_lib.allowed import require_choice, require_number, require_seed
 from cascadetta_lib.methods.facts import Facts
 from cascadetta_lib.methods.optimizers import OPTIMIZERS
 from cascadetta_lib.models import (
@@ -193,7 +193,7 @@ class Checks:
         """Check the options that all methods have."""
         require_number(f"{self.label}: learning_rate", learning_rate)
         require_choice(f"{self.label}: predict", predict, PREDICTIONS)
-        require_whole(f"{self.label}: seed", seed)
+        require_seed(f"{self.label}: seed", seed)
         if optimizer is not None and optimizer not in list(OPTIMIZERS):
             allowed = nearest(str(optimizer), OPTIMIZERS)
             raise ValueError(

@@ -20,8 +20,8 @@ def refuse_recomputation(name: str) -> Iterator[None]:
     """
     message = (
         f"{name}: the network recomputes activations in the backward pass "
-        "(torch.utils.checkpoint or saved_tensors_hooks), when its parameters are others; "
-        "remove this"
+        "(torch.utils.checkpoint or saved_tensors_hooks), but by then its parameters are no longer "
+        "those of the forward pass; remove the checkpointing or the hooks"
     )
     try:
         with disable_saved_tensors_hooks(message), _reentrant_checkpoints_raise(message):

@@ -117,10 +117,10 @@ TEXT = """# Our corruptions beside the original's
 
 What our generator makes of 2,000 official test images of CIFAR-10, after one JPEG round trip at
 quality 75, and what the original code makes of the same. Frost takes the original photographs.
-Written by `study/tools/corruption_statistics.py`; a test holds ours to the original's and to this
-page. PSNR: the median over images, against the clean image. Shift: of the mean grey level.
-Deviation: the mean over images of the standard deviation of their pixels, in grey levels.
-Gradient: the mean absolute vertical difference, over that of the clean images.
+Written by `study/tools/corruption_statistics.py`; a test compares our statistics with the
+original's and with this page. PSNR: the median over images, against the clean image. Shift: of the
+mean grey level. Deviation: the mean over images of the standard deviation of their pixels, in grey
+levels. Gradient: the mean absolute vertical difference, over that of the clean images.
 
 | corruption | severity | PSNR (dB) | original | shift | original | deviation | original | gradient | original |
 |---|---|---:|---:|---:|---:|---:|---:|---:|---:|

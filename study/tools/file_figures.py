@@ -47,8 +47,11 @@ OTHER = "other"
 
 
 def dataset_of(name: str, names: Iterable[str]) -> str:
-    """Return the dataset in the name of a report's file. If no page has the file's dataset, it ends
-    at the first hyphen. It is empty for the verdicts, whose names have none.
+    """Return the dataset with which the name of a report's file begins.
+
+    The datasets are known from the names of the report's pages. If the name begins with none of
+    these datasets, return what stands before the first hyphen; "" for a name without a hyphen, such
+    as those of the verdicts.
 
     names: the names of all files of the report.
     """

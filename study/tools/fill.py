@@ -214,11 +214,16 @@ def sentence(text: str) -> str:
     return text[0].upper() + text[1:]
 
 
+def _counted(count: int | str, name: str) -> str:
+    """Write a number of things in words, such as `one order` or `two orders`."""
+    return f"{word(count)} {name}" if int(count) == 1 else f"{word(count)} {name}s"
+
+
 def _decimals(low: float, high: float) -> int:
     """Return the number of decimals for the ends of an interval.
 
-    It is that of `places`, or one more if an end that is not 0 would be rounded to 0. Otherwise
-    nobody could see on which side of 0 the end lies.
+    It is that of `places`, or one more if an end that is not 0 would be rounded to 0. One more
+    decimal usually shows on which side of 0 the end lies.
     """
     digits = places((high - low) / 2, DECIMALS)
     hidden = any(end and round_half_up(end, digits) == 0 for end in (low, high))
@@ -299,9 +304,9 @@ class Differences(Table):
         name = SCOPES[over]
         count = self.text(row, "n")
         if over != "test batches":
-            return f"{word(count)} {name}s"
+            return _counted(count, name)
         if "orders" in self.over:
-            name += f", in {word(count)} order"
+            name += f", in {_counted(count, 'order')}"
         return name
 
     def points(self, first: str, second: str) -> str:
@@ -504,7 +509,7 @@ def over_networks(
     name: str, first: str, second: str, rate: float | None = None, called: str = ""
 ) -> str:
     """Say how much higher or lower the error of `first` is than that of `second`, with the interval
-    over networks.
+    over networks. A single network has no interval, and neither have equal differences.
 
     name, first, second, rate: see `losses`.
     called: what the sentence calls the first method, such as `it`; by default its label.
@@ -512,10 +517,10 @@ def over_networks(
     lost = losses(name, first, second, rate=rate)
     found = mean_with_interval(lost)
     interval = (found.mean, found.low, found.high)
-    return (
-        f"{called or first} has an error {_by_how_much(*interval)} than {second} "
-        f"(95 % interval over {word(len(lost))} networks: {_ends(*interval)})"
-    )
+    told = f"{called or first} has an error {_by_how_much(*interval)} than {second}"
+    if math.isnan(found.low):
+        return f"{told} (no interval)"
+    return f"{told} (95 % interval over {_counted(len(lost), 'network')}: {_ends(*interval)})"
 
 
 def span(name: str, row: str, column: str, times: float = 1, digits: int = DECIMALS) -> str:

@@ -280,7 +280,7 @@ COLUMNS: dict[str, tuple[str, Callable[[Run], Any]]] = {
         lambda run: run.request.order_seed,
     ),
     "stream": (
-        "its domains in their order; one at several severities in a row comes once",
+        "its domains in their order; one that comes at several severities in turn is named once",
         lambda run: " ".join(name for name, _ in groupby(one.name for one in run.request.stream)),
     ),
     "severities": ("of the corruptions", _severities),
@@ -299,7 +299,7 @@ COLUMNS: dict[str, tuple[str, Callable[[Run], Any]]] = {
     "delta": ("δ of a correlated stream", lambda run: run.request.dirichlet_delta),
     "examples": ("of the whole stream", lambda run: int(run.batches["count"].sum())),
     "batches": (
-        "of the stream, which are the updates of a method that learns from each",
+        "how many there are; a method that learns from every batch makes as many updates",
         _batches,
     ),
     "batch_size": ("the last of a domain may be shorter", lambda run: run.request.batch_size),
@@ -320,7 +320,8 @@ COLUMNS: dict[str, tuple[str, Callable[[Run], Any]]] = {
         lambda run: run.request.online_diversity,
     ),
     "memory": (
-        "examples that BatchNorm remembers, or that a source prior adds; empty: the method's own",
+        "how many earlier examples BatchNorm remembers; for a source prior, how many examples the "
+        "source's statistics count as; empty: the method's own",
         lambda run: run.request.statistics_memory,
     ),
     "E": (
@@ -403,7 +404,8 @@ def dictionary() -> str:
     described |= {
         f"{BY_DOMAIN}DOMAIN": "online error on that domain in percent, mean over its severities; "
         "empty where the stream has no such domain",
-        "entropies": "whether the batches have them by batch or their means by domain",
+        "entropies": "`by batch`: each batch has its entropies and agreement; `by domain`: it has "
+        "the means over its domain",
         "sha256": "beginning of the SHA-256 of the run's line in the batches",
     }
     table = pd.Series(described, name="what it holds").rename_axis("column").to_frame()

@@ -100,9 +100,10 @@ RECIPES = {
     "pairs, mixed and correlated": Recipe(160, "mixed_correlated", pairs=True),
     "gradual and correlated": Recipe(96, "correlated", GRADUAL_SEVERITIES),
 }
-"""The streams, of 60 to 320 batches each. Two streams at first had one corruption at a time. The
-streams of pairs replaced these two after `recurring` had shown that no rate collapses under one
-corruption at a time, on images that the network has learned from.
+"""The streams, of 60 to 320 batches each. In the first version of this list, two streams with one
+corruption at a time, one in order and one mixed and correlated, stood in place of the two streams
+of pairs. They were replaced after `recurring` had shown that no rate collapses under one corruption
+at a time, on images that the network has learned from.
 """
 
 
@@ -392,9 +393,10 @@ batch, with the copy that a criterion without labels prefers. The criterion was 
 on source images alone, before the rule met a test stream: held-out training images of CIFAR-10, \
 under {corruptions}, none of which is a test domain, on the network that the authors published. It \
 has learned from these images without the corruptions. One order of each stream. The criteria and \
-thresholds were written down first. Two streams at first had one corruption at a time: one in \
-order, and one mixed and correlated. The streams of pairs replaced these two after the recurring \
-stream had shown that no rate collapses under one corruption at a time.
+thresholds were written down first. The list of streams was changed once. At first it had two \
+more streams with one corruption at a time, one in order and one mixed and correlated, and no \
+stream of pairs. Then the recurring stream showed that no rate collapses under one corruption at \
+a time. So the two streams of pairs took the place of the other two.
 
 Numbers are regrets in points: E of the selected predictions minus E of the best fixed rate on \
 that stream. The rule takes the smallest worst regret, in tenths of a point. If several are equal, \

@@ -14,8 +14,11 @@ import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
@@ -138,6 +141,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.exit(STOPPED, "train.py: stopped; the same command goes on from here\n")
     except (DataMissing, ValueError, OSError) as error:  # such as one that diverges, or a full disk
         parser.exit(1, f"train.py: {error}\n")
+    except (BrokenProcessPool, torch.OutOfMemoryError) as error:
+        parser.exit(
+            1,
+            "train.py: a training was killed, or its device has too little memory; use fewer "
+            f"--processes; the same command goes on from here ({error})\n",
+        )
 
 
 if __name__ == "__main__":

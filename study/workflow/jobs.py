@@ -124,8 +124,8 @@ def origins(weights: WeightsName, seeds: Iterable[int]) -> list[str]:
 
 
 def code_of_results(root: Path = ROOT) -> bytes:
-    """Return the hashes of all files of NOTEBOOKS_DEPEND_ON. Comments and docstrings do not count,
-    as in the keys of results.
+    """Return the hashes of all files of NOTEBOOKS_DEPEND_ON. Comments and docstrings are not
+    hashed, as in the keys of results.
     """
     files: list[Path] = []
     for name in NOTEBOOKS_DEPEND_ON:
@@ -224,6 +224,8 @@ def write_plan(
     folder: the results of the profile.
     data: an identifier of each dataset's content, by the dataset's name in file names. If it has
         changed, the jobs on the dataset run again.
+
+    Raises ValueError if an earlier plan.json is damaged.
     """
     profile = folder / "profile.yaml"
     plan = folder / "plan.json"
@@ -231,7 +233,10 @@ def write_plan(
     # A dry run reads no data, and a run of a few notebooks reads only theirs. The identifiers of
     # all other data stay.
     if plan.exists():
-        known = json.loads(plan.read_text(encoding="utf-8")).get("data", {}) | known
+        try:
+            known = json.loads(plan.read_text(encoding="utf-8")).get("data", {}) | known
+        except (ValueError, TypeError, AttributeError):
+            raise ValueError(f"{plan} is damaged: remove it and run again") from None
     text = dump_yaml(flat(settings))
     write_atomically(profile, lambda file: file.write(text.encode()))
     planned = {}

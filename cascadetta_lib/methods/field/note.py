@@ -1,5 +1,6 @@
-"""NOTE (Gong et al. 2022), for correlated labels: normalise by an example's own statistics where
-these are far off, and learn from a memory that is balanced by predicted classes.
+"""NOTE (Gong et al. 2022), for correlated labels: correct BatchNorm's moving statistics
+where an example's own are far from them, and learn from a memory that is balanced by predicted
+classes.
 """
 
 import math

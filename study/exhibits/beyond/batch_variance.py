@@ -1,4 +1,4 @@
-"""Beyond the paper: the error of a batch's variance at each BatchNorm layer, and the gain of
+"""Beyond the paper: how inexact a batch's variance is at each BatchNorm layer, and the gain of
 blending in the source's statistics.
 """
 
@@ -27,13 +27,13 @@ EFFECTIVE = (
 
 @exhibit
 class BatchVariance(Exhibit):
-    """Show the error of a batch's variance at each BatchNorm layer, beside the gain of the source
+    """Show how inexact a batch's variance is at each BatchNorm layer, beside the gain of the source
     prior over AdaBN.
 
     Neither AdaBN nor the source prior learns or remembers. They differ only in the statistics of
     BatchNorm: AdaBN takes those of the batch, and the source prior blends in the source's. So if
-    the source prior has a lower error, its statistics are the cause. The error of the variance
-    shows how inexact the statistics of a small batch are.
+    the source prior has a lower E, its statistics are the cause. How far a batch's variance is from
+    that of all examples shows how inexact the statistics of a small batch are.
     """
 
     name = "batch_variance"
@@ -47,8 +47,8 @@ class BatchVariance(Exhibit):
         return source_prior_points("meta")
 
     def make(self, study: Study) -> list[Run]:
-        """Make the runs. Measure the errors of a batch's variance as well, unless the domains are
-        too small.
+        """Make the runs. Also measure how inexact a batch's variance is, unless the domains are too
+        small.
 
         The measurement uses at most EXAMPLES examples of each domain, and these must hold two
         batches.
@@ -71,7 +71,7 @@ class BatchVariance(Exhibit):
                 measured.append(pd.DataFrame(layers).assign(network=weights_of(run)))
         if not measured:
             return [
-                "Missing: the errors of a batch's variance were not measured. They need two "
+                "Missing: how inexact a batch's variance is. This was not measured. It needs two "
                 f"batches among the first {EXAMPLES:,} examples of each domain."
             ]
         errors = pd.concat(measured, ignore_index=True)

@@ -31,9 +31,9 @@ share can be told apart.
 """
 OF_BLENDED = {blended: name for name, blended in BLENDED.items()}
 NOTE = (
-    "The source's statistics count as N examples; their share is against a full batch. All N that "
-    f"were run are shown, so E at the best N is optimistic. Methods that learn have "
-    f"N = {LEARNING_PRIOR}, which was chosen after the first curve was seen."
+    "The source's statistics count as N examples, so their share is N/(N + n) in a full batch of "
+    "n examples. All N that were run are shown, so E at the best N is optimistic. Methods that "
+    f"learn have N = {LEARNING_PRIOR}, which was chosen after the first curve was seen."
 )
 
 

@@ -32,7 +32,7 @@ class TentRates(Exhibit):
     place = 121
     label = "beyond: Tent's rate"
     title = "Tent by optimiser and learning rate on a long stream"
-    question = "Which of Tent's steps, if any, gives the paper's row?"
+    question = "With which optimiser and rate, if any, does Tent give the paper's row?"
 
     def points(self, settings: Settings) -> list[Point]:
         """Return points of Tent, with SGD and with Adam, at each rate. AdaBN, which has no rate,

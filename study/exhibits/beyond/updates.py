@@ -29,8 +29,9 @@ LEFT_OUT = ("erm", "cotta", "ttt", "cascade_plus")
 
 @exhibit
 class Updates(Exhibit):
-    """Show what a long stream changes. A dataset with fewer images than the paper's shows each
-    image in several versions, so that there are nearly as many updates as in the paper.
+    """Show what a long stream changes. On a dataset with fewer images than the paper's, the stream
+    repeats each image, with its corruption drawn anew, so that there are nearly as many updates as
+    in the paper.
     """
 
     name = "updates"

@@ -20,7 +20,7 @@ PAPER_ROWS = {
 """For each variant, the method of the paper with whose row the variant is compared."""
 BESIDE_ITS_ROW = (
     "The interval is over the test images, for these networks: a bootstrap that draws batches. "
-    "Batches that hold the same images, in any version, domain or run, are drawn together. "
+    "Batches that hold the same images, in any repetition, domain or run, are drawn together. "
     "Distances are in points. Tent (Adam) is compared with the paper's row of Tent. The cascade "
     "with Adam, with θ_m fixed, and without θ_a at test time is compared with the paper's row of "
     "the cascade."

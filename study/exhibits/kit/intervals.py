@@ -222,9 +222,9 @@ def _blocks(count: int, seed: int) -> np.ndarray:
 def interval_over_images(frame: pd.DataFrame) -> tuple[float, float]:
     """Return the limits of the 95 % interval of E, in percent, over the images of the stream.
 
-    Batches that hold the same images are drawn together, whatever their version or seed. Domains
-    with equally many batches get the same draw. The error of a draw is the mean over the domains,
-    as E is.
+    Batches that hold the same images are drawn together, whatever their seed. So are the
+    repetitions of these images on a long stream (`repeats_images`). Domains with equally many
+    batches get the same draw. The error of a draw is the mean over the domains, as E is.
 
     The limits are NaN if a domain has fewer than LEAST_BATCHES batches of different images, if the
     stream is mixed or correlated, or if a position may stand for several images

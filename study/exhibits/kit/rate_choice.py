@@ -146,7 +146,17 @@ def chosen_rate(study: Study, contestant: Point) -> float | None:
     path = _place(study, contestant)
     if path is None or not path.is_file():
         return None
-    return float(json.loads(path.read_text(encoding="utf-8"))["rate"])
+    return float(_kept(path)["rate"])
+
+
+def _kept(path: Path) -> dict[str, Any]:
+    """Read a kept choice. Raises ValueError if its file is damaged."""
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        float(kept["rate"])
+    except (ValueError, TypeError, KeyError):
+        raise ValueError(f"{path} is damaged: remove it, then {RUN_CHOICE}") from None
+    return kept
 
 
 def _place(study: Study, contestant: Point) -> Path | None:
@@ -275,7 +285,7 @@ def _is_outdated(path: Path, code: str, fingerprints: set[str]) -> bool:
 
     A code or a fingerprint that the file of the choice lacks is not compared.
     """
-    kept = json.loads(path.read_text(encoding="utf-8"))
+    kept = _kept(path)
     other_code = kept.get("code") not in (None, "", code)
     other_data = bool(fingerprints) and kept.get("fingerprint") not in (None, *fingerprints)
     return other_code or other_data

@@ -150,7 +150,7 @@ class Runs:
             beside = "F"
             if any(point.changes.get("source_agreement") for point, _ in lacking):
                 beside = "F or the agreement with the source"
-            told += f", {len(in_part)} of them for {beside} alone"
+            told += f" or incomplete ({len(in_part)} only without {beside})"
         first = dict.fromkeys(f"{point.label} (seed {seed})" for point, seed in lacking[:4])
         return [f"Partial: {told}, such as {', '.join(first)}."]
 

@@ -203,7 +203,7 @@ def draw_lines(axes: Axes, frame: pd.DataFrame, x: str, y: str) -> None:
 
 NEAR = 2.5
 """For `draw_level`: if the level of a head that knows nothing is above NEAR times the largest value
-in the figure, it is written as text instead of drawn as a line.
+in the panel, it is written as text instead of drawn as a line.
 """
 
 

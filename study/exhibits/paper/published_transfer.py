@@ -71,7 +71,7 @@ def accuracy(value: float) -> str:
 class PublishedTransfer(Exhibit):
     name = "published_transfer"
     place = 85
-    label = "F in the paper's tables"
+    label = "tab:main-result, tab:add-result, tab:gradual-c10, tab:text, tab:speech"
     title = "How good one domain alone would be, by the published E, A and F"
     question = "By which definition can the published F be a difference of two accuracies?"
 

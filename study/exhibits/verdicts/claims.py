@@ -20,8 +20,8 @@ TOGETHER = ("growth", "deviation", "ratio", "median")
 the stream, see evidence.py.
 """
 EXACT = ("ratio", "one refutes")
-"""The `then` of readings without an interval: of counted work, and of a property that one network
-can refute.
+"""The values of `Reading.then` with which a reading has no interval: `ratio`, because work is
+counted, and `one refutes`, because one network is enough to refute the reading.
 """
 THEN = ("", *TOGETHER, "one refutes")
 """What a line of claims.csv may have in the column `then`."""

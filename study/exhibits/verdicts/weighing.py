@@ -43,9 +43,10 @@ def critical_value(values: pd.DataFrame, draws: int = DRAWS) -> float:
         not measured.
 
     Each draw makes as many new replicates as there are. A new replicate is a sum of the replicates'
-    deviations from the mean, with random normal weights. So new replicates have the parts' spread
-    and correlation. Each draw gives the largest t statistic among the parts. Of these values the
-    97.5 % quantile is returned, for one side of a 95 % interval.
+    deviations from the mean, with random normal weights. So the parts of new replicates have the
+    same correlation, and spreads in the same proportions. Each draw gives the largest t statistic
+    among the parts. Of these values the 97.5 % quantile is returned, for one side of a 95 %
+    interval.
 
     A single part has Student's quantile. Several parts have NaN if none of them has a spread.
     """
