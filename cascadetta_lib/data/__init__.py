@@ -42,7 +42,8 @@ class Entry:
     real: False for embedded data, with which everything can be tried without a download. Some of
         them are made up.
     own: whether the folder holds the user's own data. If so, tables show the folder's name.
-    batch_size: the paper's batch size at test time.
+    batch_size: the batch size at test time where the profile names none. For the paper's datasets
+        it is the paper's.
     load: called as `load(folder, options)`; the folder is "" if the name has none.
     vocabulary: maps the folder to the domains that a stream may name; None: the modality's domains.
     """

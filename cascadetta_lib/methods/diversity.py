@@ -14,6 +14,8 @@ class WithDiversity(WithMemory):
     diversity: the weight, from 0 on, with which the entropy of the mean prediction is subtracted
         from the loss (`losses.information_loss`). None: the method's own weight, which is 1 for
         Cascade+ and SHOT-IM, and 0 for all others. The paper has no such term.
+
+    A subclass that defines its own loss subtracts `self.diversity * entropy_of_mean(z)` from it.
     """
 
     diversity: float = 0.0

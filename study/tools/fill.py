@@ -4,8 +4,9 @@
 
 A template `docs/templates/NAME.md` names its numbers by table, row and column. With the numbers
 filled in, it becomes a whole page (WHOLE), or the part of a page between two marks (PARTS). No
-number is typed by hand. Run this again after a table in `figures/` has changed. A test checks that
-the pages fit the tables.
+number is typed by hand. Run this again after a table in `figures/` has changed: file_figures.py
+files the tables of a report there, and pack_runs.py makes `figures/runs/runs.csv`. A test checks
+that the pages fit the tables.
 """
 
 import copy

@@ -55,9 +55,9 @@ class ETA(Tent):
     """Minimise the mean of exp(E₀ − H)·H over the chosen examples: those with entropy H < E₀ whose
     prediction is unlike the moving mean of the predictions chosen before.
 
-    If no example is chosen, the loss is 0, and only the optimiser's momentum moves the weights. The
-    release takes no step. The authors use SGD with plain momentum 0.9, not Nesterov momentum, and a
-    learning rate of 0.00025 on ImageNet.
+    If no example is chosen, the loss is 0 (at `diversity` 0), and only the optimiser's momentum
+    moves the weights. The release takes no step. The authors use SGD with plain momentum 0.9, not
+    Nesterov momentum, and a learning rate of 0.00025 on ImageNet.
     """
 
     label = "ETA"

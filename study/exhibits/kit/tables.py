@@ -100,11 +100,12 @@ def errors_less(frame: pd.DataFrame, base: pd.DataFrame) -> pd.Series:
     """Return the online error minus that of `base`, in points, for each domain of the stream.
 
     frame, base: tables of `Runs.frame`, a run per seed. The result is a mean over the seeds that
-    both have. It is empty if they share none.
+    both have, with the domains' names as index: a domain that comes several times in the stream
+    has several rows. It is empty if they share none.
     """
     both = frame.merge(base, on="seed", suffixes=("", "_base"))
     if both.empty:
-        return pd.Series(dtype=float)
+        return pd.Series(dtype=float, index=pd.Index([], name="domain"))
     differences = [
         100 * (online_errors(run.batches) - online_errors(run_base.batches))
         for run, run_base in zip(both["run"], both["run_base"], strict=True)
