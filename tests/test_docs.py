@@ -39,7 +39,7 @@ PAGES = (
     "docs/choices.md",
     "docs/glossary.md",
     "docs/verdicts.md",
-    "docs/changes-0.2.0.md",
+    "docs/changes.md",
 )
 
 
