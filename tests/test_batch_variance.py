@@ -127,7 +127,7 @@ def test_the_exhibit_shows_what_the_store_has(tmp_path: Path) -> None:
     for run in runs:
         keep(store, run)
     shown = EXHIBITS["batch_variance"].show(Runs.of_settings(settings))
-    assert not shown.parts and "were not measured" in shown.lines[0]
+    assert not shown.parts and "was not measured" in shown.lines[0]
     layer = {"layer": "stem", "channels": 16, "values": 1024}
     layer |= {"variance_error": 0.1, "mean_error": 0.2, "independent_error": 0.014}
     [adabn] = [run for run in runs if run.method == "adabn"]
