@@ -383,7 +383,7 @@ def test_what_is_marked_is_never_in_bold() -> None:
     assert domains.content.loc[("Cascade", "ours"), "E"] == "5.0 †"
     assert domains.content.loc[("Tent", "ours"), "E"] == "**20.0**"
     said = shown.caption(domains)
-    assert "other seeds or orders" in said and "below" not in said, "no table need follow"
+    assert "other seeds or in other orders" in said and "below" not in said, "no table need follow"
 
 
 def test_one_network_counts_once_however_many_seeds_ran_on_it() -> None:
