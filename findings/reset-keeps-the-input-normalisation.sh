@@ -16,8 +16,7 @@
 # Limits: norm_type "global", the default; the others keep no running statistics. Upstream has a
 # report that the layer has no buffers, for DistributedDataParallel.
 # Where the field meets it: a network for speech that adapts in training mode, in which each batch
-# moves the statistics, and that is reset before the next domain. This study restores them
-# (cascadetta_lib/models/snapshot.py).
+# moves the statistics, and that is reset before the next domain.
 set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

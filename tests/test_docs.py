@@ -563,3 +563,9 @@ def test_each_finding_has_its_row_in_the_table() -> None:
     text = (folder / "README.md").read_text(encoding="utf-8")
     listed = re.findall(r"\]\((\S+\.sh)\)", text)
     assert listed == sorted(path.name for path in folder.glob("*.sh"))
+
+
+def test_no_finding_names_code_of_this_repository() -> None:
+    for path in (ROOT / "findings").glob("*.sh"):
+        text = path.read_text(encoding="utf-8")
+        assert not re.search(r"cascadetta|this study|\bstudy/", text, re.IGNORECASE), path.name
