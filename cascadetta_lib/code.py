@@ -1,4 +1,5 @@
-"""Hash the code that makes a number, so that a stored result is never taken for one of other code.
+"""Hash the code that makes a number, so that a stored result of one state of the code is never
+taken for the result of another.
 
 The hash of a file is over its syntax tree. A comment, a docstring or a line break does not change
 it; any other change of the code does. Code without a file, such as that of a notebook's cells, is
@@ -93,7 +94,7 @@ def _imports_of(path: Path, package: str, *state: int) -> tuple[str, ...]:
     For `from package import name` the module is `package.name` if that is a module, else `package`.
     For a name in PUBLIC it is the module behind the name.
 
-    A file that is no Python, as one that is being edited may be, imports nothing.
+    A file that is not valid Python, for example while it is being edited, imports nothing.
 
     state: `state_of(path)`. It is a part of the cache's key, so a file that has changed is read
     again.
@@ -117,7 +118,7 @@ def _imports_of(path: Path, package: str, *state: int) -> tuple[str, ...]:
 
 
 def _syntax_tree(content: bytes) -> ast.Module | None:
-    """Return the syntax tree of a Python file, or None if the file is no Python."""
+    """Return the syntax tree of a Python file, or None if the file is not valid Python."""
     with suppress(SyntaxError, ValueError):  # ValueError: it holds a null character
         return ast.parse(content)
     return None
@@ -159,9 +160,10 @@ def class_hash(kind: type) -> str:
     hashed as if the class used them. Of the objects that the class uses, these are hashed by their
     contents: plain values, tuples, lists, dictionaries, arrays, tensors, nn.Modules, functions
     under functools' partial, cache, cached_property and singledispatch, bound methods, and
-    instances of the module's own classes. A set is hashed by the `repr` of its members. Of any
-    other object, the class is hashed, and its `repr` if that contains no address in memory. If it
-    comes from a file of the user's own, that file is hashed, too.
+    instances of the module's own classes. A set is hashed by the `repr` of its members. Of a class
+    or function of another module, the name is hashed. Of any other object, the name of its class is
+    hashed, and the object's `repr` if this contains no address in memory. If this class or function
+    comes from a file of the user's own, that file is hashed with its imports, too.
     """
     digest = hashlib.sha256()
     _add_object(digest, kind, kind.__module__, {})
@@ -219,7 +221,7 @@ def _hash_file(path: Path, *state: int) -> str:
     content = path.read_bytes()
     if path.suffix == ".py":
         tree = _syntax_tree(content)
-        if tree is not None:  # None as in a file that is being edited; its bytes count
+        if tree is not None:  # If the file is not valid Python, its bytes are hashed.
             content = "\n".join(_lines(tree)).encode()
     return hashlib.sha256(content).hexdigest()
 
@@ -325,8 +327,8 @@ def _is_plain_tuple(value: object) -> bool:
 
 
 def module_of(value: object) -> str:
-    """Return the name of the module that defines a class or a function, or the class of another
-    object.
+    """Return the name of the module that defines a class or a function. For any other object, the
+    module is the one that defines its class.
     """
     return getattr(value, "__module__", None) or type(value).__module__
 

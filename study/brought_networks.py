@@ -1,5 +1,5 @@
-"""Networks that were not trained here. The caller's network is used as it is; its weights and its
-code tell it from others.
+"""Networks that were not trained here. A network that the user brings (Study.bring) is used as it
+is; a hash of its weights and its code tells it from others.
 """
 
 import functools
@@ -23,7 +23,7 @@ from study.published_networks import NetworkError
 from study.weights_name import PUBLISHED
 
 OTHER_ORIGINS = ("train", "shipped", "folder", *PUBLISHED)
-"""Names that the caller's network must not have, since tables use them for other networks."""
+"""Names that a network of the user's must not have, since tables use them for other networks."""
 SIMPLE = (bool, int, float, str, type(None))
 """The hash of `bring` takes attributes of these types, and tuples of them, as their `repr`."""
 OF_TORCH = ("torch", "torchvision")
@@ -45,11 +45,11 @@ class Brought:
 
     history: its training, a row per epoch; None if that is not known.
     card: what is known of the network.
-    sha256: a hash of the weights; for the caller's network, the hash that `bring` makes.
+    sha256: a hash of the weights; for a network that the user brings, the hash that `bring` makes.
     origin: where the network comes from, and the beginning of a SHA-256 of the weights, such as
         `shipped:1a2b3c4d5e6f`. For a network from another FOLDER like weights/, the hash is of
-        three entries of its card: `weights_sha256`, `network` and `training`. For the caller's
-        network the origin begins with the network's name.
+        three entries of its card: `weights_sha256`, `network` and `training`. For a network that
+        the user brings, the origin begins with the network's name.
     """
 
     model: nn.Module
@@ -60,7 +60,7 @@ class Brought:
 
 
 def bring(model: nn.Module, name: str) -> Brought:
-    """Make a network of the study from the caller's module.
+    """Make a network of the study from a module that the user brings.
 
     The key of the network is its name and a hash. The hash is made of:
 
@@ -70,15 +70,16 @@ def bring(model: nn.Module, name: str) -> Brought:
 
     Attributes of the types in SIMPLE, and tuples of them, are hashed as their `repr`. All others
     are hashed by their contents, if they are of a type that `class_hash` can look into. Of any
-    other object, the class is hashed, and its `repr` unless this holds an address in memory
-    (`at 0x…`).
+    other object, the name of its class is hashed, and the object's `repr` unless this holds an
+    address in memory (`at 0x…`).
 
     There is an exception. Of a module of torch or torchvision, an attribute that is neither simple
     nor a function is hashed only if it has a type in HOLDING and its name does not begin with `_`.
 
     Two networks that differ only in what is not hashed get the same key: give them different names.
 
-    Raises NetworkError if `name` is empty or is that of another kind of networks (OTHER_ORIGINS).
+    Raises NetworkError if `name` is empty, or the name of another kind of networks
+    (OTHER_ORIGINS).
     """
     kind = name.partition(":")[0].strip()
     if not kind or kind in OTHER_ORIGINS:
@@ -234,7 +235,7 @@ def _hooks_of(module: nn.Module) -> list[object]:
 def _functions_put_on(module: nn.Module) -> dict[str, object]:
     """Return the functions that were put on a module of torch or torchvision, by attribute. These
     are functions in place of a method of its class, and functions that are not torch's, such as an
-    activation of the caller's.
+    activation of the user's own.
     """
     kind = type(module)
     # Functions on modules of other classes count in `_held_by`. A compiled network counts as the

@@ -1,7 +1,8 @@
 """Find out which normalisation a network learned with, from its errors on clean images.
 
-Neither a file of weights nor the caller's module says it. A network is refused if it errs on far
-fewer images under another normalisation than under the one that was asked for.
+Neither a file of weights nor a module that the user brings names its normalisation. A network is
+refused if it errs on far fewer images under another normalisation than under the one that was asked
+for.
 """
 
 from collections.abc import Sequence

@@ -18,9 +18,9 @@ from cascadetta_lib.methods.source import source_examples
 from study.requests import RunRequest
 
 _COSTS: dict[tuple[str, torch.Size], dict[str, float]] = {}
-"""The costs that `cost_of` has counted in this process. The key of a cost has two parts: the key of
-the request, with neutral values for all that does not change the work of a step, and the shape of a
-batch.
+"""The costs that `cost_of` has counted in this process. Each is kept under a pair. The first is the
+key of the request, in which everything that does not change the work of a step has a neutral value.
+The second is the shape of a batch.
 """
 
 

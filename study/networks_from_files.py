@@ -108,9 +108,16 @@ def _check_source(path: Path, card: Card, dataset: Dataset) -> None:
             f"dataset's ({card.data})"
         )
     # This may be intended, to measure a network on images of another kind.
-    warnings.warn(
-        f"networks that were trained on {card.data} are used on {dataset.source}", stacklevel=3
-    )
+    _warn_once(f"networks that were trained on {card.data} are used on {dataset.source}")
+
+
+@functools.cache
+def _warn_once(message: str) -> None:
+    """Warn in the name of the caller of `find_network`, at the first call with a message only.
+
+    Python by itself repeats a warning once any package has changed the filters of warnings.
+    """
+    warnings.warn(message, stacklevel=4)
 
 
 def _check_errors(path: Path, card: Card, model: Cascade | Parallel, dataset: Dataset) -> None:

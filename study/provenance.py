@@ -27,7 +27,8 @@ PACKAGES = ("torch", "torchvision", "numpy", "pandas")
 class NetworkOrigin:
     """Where the network of a run comes from.
 
-    A network that was not trained here is shipped, published, from a folder, or the caller's.
+    A network that was not trained here is shipped, published, from a folder, or brought by the user
+    (Study.bring).
 
     origin: `trained here`; else the kind of the network, and the beginning of a hash.
     sha256: the hash of the network's weights; None if it was trained here.

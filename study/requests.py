@@ -36,7 +36,7 @@ DATA_MODULES: dict[Modality, str] = {
     "text": "cascadetta_lib.data.reviews",
     "speech": "cascadetta_lib.data.utterances",
 }
-"""For each modality, the module that prepares and shifts its examples."""
+"""For each modality, the module that prepares its examples and gives its target domains."""
 TRAINING_MODULES = ("cascadetta_lib.training.pretrain",)
 FROM_FILES = ("shipped", "folder", *PUBLISHED)
 """The kinds of weights that LOADING_MODULES read from a file."""
@@ -259,7 +259,8 @@ def code_of_training(modality: Modality) -> str:
 def code_of_network(request: CheckpointRequest) -> str:
     """Hash the code that makes a network: the code that trains it, or that loads it from a file.
 
-    Return an empty text for the caller's network, because its origin holds a hash of its code.
+    Return an empty text for a network that the user brought (Study.bring), because `weights` of the
+    request already holds a hash of the network's code.
     """
     if request.weights == "train":
         return code_of_training(request.modality)
@@ -279,8 +280,9 @@ def code_of_variance(request: CheckpointRequest) -> str:
 
 
 def code_of_run(request: RunRequest) -> str:
-    """Hash the code that makes a run: the method, the evaluator and the cost, what reads and shifts
-    the data, what makes the network, and `make_run`, which gives each its options.
+    """Hash the code that makes a run: the method, the evaluator and the cost, what reads the data
+    and gives the target domains, what makes the network, and `make_run`, which gives each its
+    options.
     """
     checkpoint = request.checkpoint
     measured = code_hash([*MEASURING_MODULES, DATA_MODULES[checkpoint.modality]])

@@ -148,8 +148,8 @@ class Study:
 
     @property
     def objectives(self) -> list[str]:
-        """The pre-trainings that the profile's methods start from, then the others in
-        `objectives`.
+        """The pre-trainings that the profile's methods start from, then any others that the profile
+        names in its parameter `objectives`.
         """
         return objectives_of(self.section)
 

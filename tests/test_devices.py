@@ -1,8 +1,8 @@
-"""That everything works on another device than the CPU, and how often Python waits for it, shown
-without a GPU.
+"""Test without a GPU that everything works on another device than the CPU, and how often Python
+waits for that device.
 
-Torch's device `meta` has shapes and no numbers. A tensor that is not on it by mistake is an error
-there as on a GPU.
+Torch's device `meta` has shapes and no numbers. A tensor that was left on the CPU by mistake causes
+an error there, as on a GPU.
 """
 
 from collections.abc import Callable
@@ -40,15 +40,19 @@ from cascadetta_lib.training.pretrain import pretrain
 from cascadetta_lib.training.settings import Training
 
 BUDGET = {"cotta": (1, 0), "rotta": (1, 1), "petta": (1, 0), "note": (1, 0)}
-"""Results read and copies from the host in a step of a method; none for all others. CoTTA asks
-whether its anchor is sure. RoTTA's memory takes one example after the other, by classes and
-entropies, and gives their ages to the loss; so does PeTTA's without ages, and NOTE's by classes."""
+"""How many results a step of a method reads from the device, and how many copies it makes from the
+host. Methods that are not listed have 0 of each. CoTTA reads whether its anchor is sure. RoTTA
+reads the classes and entropies of the examples for its memory, and copies their ages to the device
+for its loss. PeTTA reads the same and copies nothing. NOTE reads the classes alone.
+"""
 CHECKED = {name for name in METHODS if METHODS[name].uses_auxiliary}
-"""Methods that ask in their first step whether θ_a can read z: one result more, or two if not. Each
-copy of a method that selects its rate asks."""
+"""Methods that check in their first step whether θ_a can read z. The check reads one more result
+from the device, or two if the logits of θ_a are not finite. A method that selects its rate makes
+the check in each copy.
+"""
 EPOCH_READS = 3
-"""Results read in an epoch of pre-training: its losses, the held-out accuracy and, with two losses,
-diagnostics.
+"""How many results an epoch of pre-training reads: its losses, the held-out accuracy and, for an
+objective with a self-supervised loss, diagnostics.
 """
 COPIES: dict[Modality, Copies | str | None] = {
     "image": "image",
@@ -78,11 +82,11 @@ class Generator(torch.Generator):
 
 
 class Waits(TorchDispatchMode):
-    """Inside, counts what a GPU would be waited for: results that Python reads, and copies from the
-    host.
+    """Inside `with`, count how often Python would wait for a GPU: when it reads a result, and when
+    it copies a tensor from the host.
 
-    Every result is read as `answer`. An operation whose shape depends on results, such as nonzero
-    or a mask, would be waited for too; on meta it is an error.
+    Every result is read as `answer`. Python would also wait for an operation whose shape depends on
+    results, such as nonzero or a mask. On meta such an operation is an error.
     """
 
     def __init__(self, answer: float = 1.0) -> None:
@@ -127,7 +131,7 @@ class Waits(TorchDispatchMode):
 
 
 class Functions(TorchFunctionMode):
-    """What a Waits cannot see: tensors made of Python's numbers, and which generator draws."""
+    """Watch what `Waits` cannot see: tensors made of Python's numbers, and the generators."""
 
     def __init__(self, waits: Waits) -> None:
         super().__init__()
@@ -147,7 +151,7 @@ class Functions(TorchFunctionMode):
 
 @pytest.fixture(autouse=True)
 def meta(small_updates: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What torch has for a GPU and not for meta: generators and autocast."""
+    """Replace what torch has for a GPU but not for meta: generators and autocast."""
     monkeypatch.setattr(torch, "Generator", Generator)
     monkeypatch.setattr(torch, "autocast", lambda *args, **options: nullcontext())
 
@@ -279,8 +283,8 @@ def test_an_augmentation_waits_for_nothing(name: str) -> None:
 
 @pytest.mark.parametrize("name", CORRUPTIONS + HELD_OUT_CORRUPTIONS)
 def test_a_corruption_on_another_device(name: str) -> None:
-    """Its draws are the CPU's, so that every device has the same test images; it may wait, because
-    it is kept.
+    """The draws are made on the CPU, so that test images are the same on every device. A corruption
+    may wait for the device, because its result is kept.
     """
     with Waits():
         result = corrupt(torch.zeros(4, 3, 32, 32, dtype=torch.uint8, device=META), name, 3)
@@ -358,9 +362,11 @@ def test_sar_takes_back_adams_steps_by_one_read() -> None:
 def test_the_evaluator_waits_once_a_domain(
     name: str, order: Order | None, passes: int, tmp_path: Path
 ) -> None:
-    """Cascade+ passes two domains online, the first after itself and both at the end for A, and the
-    second by a network that is not adapted and by another before and after its own adaptation for
-    F."""
+    """Cascade+ makes eight passes over a domain: one over each of the two domains online, one over
+    the first domain right after it, and one over each domain at the end for A. For F, three passes
+    over the second domain follow: by the source model, and by a model that adapts to this domain
+    alone, while it adapts and afterwards.
+    """
     stream = [Domain("fog", 5), Domain("contrast", 3)]
     for domain in stream:
         make_dataset("image", tmp_path, "cpu").domain(*domain)  # is made there, and kept
@@ -371,7 +377,8 @@ def test_the_evaluator_waits_once_a_domain(
     held = 1 if order else 2
     checked = name in CHECKED
     assert len(result.batches) >= 4 and waits.reads == passes + held + checked, (
-        "the results, each domain's labels, and once whether θ_a can read z"
+        "one for the results of each pass, one for the labels of each stretch, and one for the "
+        "check whether θ_a can read z"
     )
     assert waits.copies == passes + held + len(stream), (
         "which examples a batch has, their order, the images"

@@ -16,6 +16,8 @@ from cascadetta_lib.augment.image import cotta_copies, crop_and_flip
 from cascadetta_lib.data.base import Modality
 from cascadetta_lib.losses import entropy
 from cascadetta_lib.methods import METHODS, Method
+from cascadetta_lib.methods.diversity import WithDiversity
+from cascadetta_lib.methods.field import sar
 from cascadetta_lib.methods.refusals import Answer
 from cascadetta_lib.models import (
     Cascade,
@@ -44,8 +46,8 @@ NETWORKS: dict[Modality, tuple[Network, dict[str, int]]] = {
 CASES = [(name, modality) for name in METHODS for modality in METHODS[name].modalities]
 ADAPTING = [(name, modality) for name, modality in CASES if METHODS[name].adapts]
 NOT_ADABN = {"roid", "cmf", "rotta", "petta", "note", "memo"}
-"""What these predict differs from AdaBN even before any step: by a prior, and by the source's
-statistics.
+"""Methods whose predictions differ from AdaBN's even before any step: ROID and CMF use a prior, and
+the others the source's statistics.
 """
 ONE_BY_ONE = {"erm", "t3a", "rotta", "petta", "note", "memo"}
 """Methods that predict an example without its companions."""
@@ -270,7 +272,7 @@ def test_with_learning_rate_0_a_method_is_adabn(
 def test_a_batch_of_one_works(name: str, modality: Modality, batch: Tensor) -> None:
     method = make(name, modality)
     if modality == "text" and name not in ("erm", "lame", "t3a") and not any(statistics_of(method)):
-        # One vector has no variance: torch says so, and the study before anything starts.
+        # A single vector has no variance, so BatchNorm refuses it.
         with pytest.raises(ValueError, match="1 value per channel"):
             method(batch[:1])
     else:
@@ -323,8 +325,8 @@ def test_a_method_can_be_made_inside_inference_mode(name: str, images: Tensor) -
 
 @pytest.mark.parametrize("name", [name for name in METHODS if METHODS[name].steps_alike])
 def test_steps_that_are_said_to_be_alike_take_the_same_work(name: str, images: Tensor) -> None:
-    """Whatever the batches hold: the cost of such a method is that of its first step. 72 examples
-    are more than a memory of 64.
+    """The cost of such a method is measured on its first step alone, so no later step may cost more
+    or less, whatever its batch holds. The 72 examples fill a memory of 64.
     """
     method = make(name)
     work = []
@@ -480,9 +482,7 @@ def test_the_cascade_step_written_by_hand(images: Tensor) -> None:
 
 
 def test_the_ttt_step_written_by_hand(images: Tensor) -> None:
-    """Images are cropped and flipped, then turned; the step is that of plain SGD on the shared
-    stages.
-    """
+    """Images are cropped, flipped and turned. Plain SGD takes one step on the shared stages."""
     method = make("ttt", seed=3, value_range=(-2.0, 1.0))
     model = network("ttt").train()
     draws = seeded(3)
@@ -563,21 +563,21 @@ def test_cotta_augments_rgb_images_only(images: Tensor) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["tent", "cascade", "cascade_fixed_classifier", "cascade_no_auxiliary", "eta", "deyo"]
+    ("name", "modality"),
+    [(name, modality) for name, modality in CASES if issubclass(METHODS[name], WithDiversity)],
 )
-def test_diversity_is_in_the_loss_of_every_entropy_based_method(name: str, images: Tensor) -> None:
-    plain = make(name)
-    diverse = make(name, diversity=1.0)
-    outputs = plain.predict(images)
-    logits = (
-        outputs.main
-        if name in ("tent", "cascade_no_auxiliary", "eta", "deyo")
-        else outputs.auxiliary
-    )
+def test_diversity_is_in_the_loss_of_every_method_that_takes_it(
+    name: str, modality: Modality, batch: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sar, "RADIUS", 0.0)  # SAR's loss is at weights that the option shifts, too.
+    plain = make(name, modality, diversity=0.0)
+    diverse = make(name, modality, diversity=1.0)
+    outputs = plain.predict(batch)
+    logits = outputs.auxiliary if METHODS[name].uses_auxiliary else outputs.main
     assert logits is not None
     mean = logits.softmax(1).mean(0)
-    expected = plain.loss(images)[0] + (mean * mean.log()).sum()
-    assert torch.allclose(diverse.loss(images)[0], expected, atol=1e-6)
+    expected = plain.loss(batch)[0] + (mean * mean.log()).sum()
+    assert torch.allclose(diverse.loss(batch)[0], expected, atol=1e-5)
 
 
 def test_a_memory_blends_the_batch_with_what_it_has_seen() -> None:
@@ -637,7 +637,7 @@ NEVER_SPOILT = {"erm", "adabn", "lame"}
 
 @pytest.mark.parametrize("name", list(METHODS))
 def test_a_batch_that_is_not_finite_spoils_nothing(name: str) -> None:
-    """It was learned from without a word, and every later prediction was NaN."""
+    """Such a batch was once learned from without an error, and every later prediction was NaN."""
     modality = METHODS[name].modalities[0]
     x = made_up(modality).repeat(8, *[1] * (made_up(modality).ndim - 1))
     bad = x.clone()
@@ -670,7 +670,9 @@ def test_a_batch_that_is_not_finite_spoils_nothing(name: str) -> None:
 def test_one_example_that_is_not_finite_spoils_nothing_where_none_meets_the_others(
     name: str,
 ) -> None:
-    """In a network without BatchNorm the others are finite, and moving means took them all."""
+    """In a network without BatchNorm, an example that is not finite leaves the logits of the others
+    finite. Moving means must not take in such a batch.
+    """
     torch.manual_seed(0)
     model = nn.Sequential(
         nn.Conv2d(3, 4, 3), nn.GroupNorm(2, 4), nn.AdaptiveAvgPool2d(1), nn.Flatten()
@@ -700,7 +702,7 @@ def test_statistics_that_are_not_finite_are_not_remembered(name: str) -> None:
 @pytest.mark.parametrize("memory", [0, 8])
 @pytest.mark.parametrize("name", list(METHODS))
 def test_an_empty_batch_is_refused(name: str, memory: int) -> None:
-    """It was predicted as nothing, and with a memory all later predictions were NaN."""
+    """An empty batch once got an empty prediction, and later predictions with a memory were NaN."""
     if memory and "memory" not in METHODS[name].options():
         return
     method = make(name, METHODS[name].modalities[0], **({"memory": memory} if memory else {}))
@@ -727,7 +729,7 @@ def test_a_method_of_ones_own_is_named_in_what_its_base_refuses(name: str, told:
 
 
 class Event:
-    """An event of a GPU, which has passed when a test says so."""
+    """An event of a GPU that is complete as soon as a test sets `passed`."""
 
     passed = False
 

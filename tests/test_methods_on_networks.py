@@ -38,7 +38,7 @@ CHANNELS = 6
 CASCADES = {name for name in METHODS if name.startswith("cascade")}
 REMEMBER = {"cascade_plus", "cascade_source_prior", "source_prior", "tent_source_prior"}
 OTHER_STATISTICS = REMEMBER | {"rotta", "petta", "note", "tema"}
-"""Methods that live on other statistics of BatchNorm."""
+"""Methods whose BatchNorm uses other statistics than the batch's alone."""
 BY_SOURCE = {"erm", "lame", "t3a", "memo", "rotta", "petta", "note"}
 """Methods that begin with the source's running statistics."""
 STILL = {name for name in METHODS if not METHODS[name].adapts}
@@ -54,7 +54,7 @@ ALWAYS_MOVE = {"tent", "tent_adam", "cotta", "rpl", "cascade", "cascade_no_auxil
 
 
 class NeverCorrected(note.InstanceAwareStatistics):
-    """No image is so many standard errors from the source."""
+    """IABN that corrects nothing: no image is so many standard errors from the source."""
 
     k = 1e9
 
@@ -63,12 +63,16 @@ SOURCE_ALONE = {
     "note": partial(NeverCorrected, momentum=note.MOMENTUM),
     "memo": partial(memo.CountedAsOne, examples=10**9),
 }
-"""What makes statistics that no example changes."""
+"""Methods that begin with the source's statistics, each with a function that makes statistics that
+stay the source's, whatever the examples are.
+"""
 
 
 class Fused(nn.BatchNorm2d):
-    """A BatchNorm that also holds an activation, such as timm's BatchNormAct2d; another one than
-    the trunk's, which would hide that it is lost.
+    """A BatchNorm that also holds an activation, as timm's BatchNormAct2d does.
+
+    The activation is SiLU, because the trunk applies ReLU next. A ReLU in its place could be lost
+    without changing any output.
     """
 
     def forward(self, x: Tensor) -> Tensor:
@@ -203,7 +207,7 @@ class ReentrantLater(Reentrant):
 
 
 class Stubborn(nn.BatchNorm2d):
-    """Stays in evaluation mode, as detectors keep theirs while they are trained."""
+    """Stays in evaluation mode, like the BatchNorm layers of detectors in training."""
 
     def train(self, mode: bool = True) -> "Stubborn":
         return super().train(False)
@@ -354,7 +358,7 @@ TOLD_BY_A_BATCH = (
     "−∞ before θ_a",
     *COMPUTED_AGAIN,
 )
-"""Networks of which only a forward pass tells what is wrong."""
+"""Networks whose fault shows only in a forward pass."""
 OTHER_NORMS = ("GroupNorm", "LayerNorm", "InstanceNorm")
 
 
@@ -370,7 +374,7 @@ class Masked(nn.Linear):
 
 
 def refusal(kind: str, name: str) -> str | None:
-    """Words of the message that a method refuses a network by, or None where it runs."""
+    """Words of the message with which a method refuses a network, or None if the method runs."""
     learns = name in LEARN_SCALES
     if kind == "TorchScript":
         return "pass the nn.Module that was scripted"
@@ -465,7 +469,7 @@ def logits_of(result: Any) -> Tensor:
 
 @torch.no_grad()
 def untouched(kind: str, name: str, x: Tensor) -> Tensor:
-    """What the network itself says, by the statistics that the method begins with."""
+    """The logits of the network itself, by the statistics that the method begins with."""
     model = build(kind, name).eval()
     if name not in REMEMBER | BY_SOURCE:
         use_batch_statistics(model)
@@ -475,8 +479,8 @@ def untouched(kind: str, name: str, x: Tensor) -> Tensor:
 
 
 def check_before_any_step(kind: str, name: str) -> None:
-    # TEMA's averages are those of the batch from 64 examples on; a source that counts as so many
-    # examples is all that there is, and no image is so many standard errors from it.
+    # From 64 examples on, TEMA's averages are the statistics of the batch. A source that counts as
+    # 10⁹ examples outweighs the batch.
     x = batch(kind, 64 if name == "tema" else 8)
     options = {"memory": 10**9} if name in REMEMBER else {}
     tolerance = 0.01 if kind == "float16" else 1e-4
@@ -503,7 +507,7 @@ def check_steps(kind: str, name: str) -> None:
     first = [method(x) for x in batches]
     assert all(z.amax(1).isfinite().all() for z in first)
     now = dict(model.named_parameters())
-    if kind != "loses a parameter":  # which changes its own, whatever the method
+    if kind != "loses a parameter":  # This network changes its parameters with any method.
         assert list(now) == list(given) and all(now[key] is given[key] for key in given)
     assert all(type(value) is nn.Parameter for value in now.values())
     if method.optimizer is not None:
@@ -537,7 +541,7 @@ def test_a_network_runs_right_or_is_refused(kind: str, name: str) -> None:
         return
     with pytest.raises(ValueError) as refused:
         method = make(name, build(kind, name), kind)
-        # What only a forward pass can tell is told by the first update.
+        # A fault that shows only in a forward pass is found by the first update.
         assert kind in TOLD_BY_A_BATCH, "refused before any batch"
         method(batch(kind, 8))
     message = str(refused.value)
@@ -605,7 +609,7 @@ def test_other_tensors_stand_in_wherever_a_parameter_is_used() -> None:
     ],
 )
 def test_the_meta_gradient_leaves_the_parameters_where_they_were(kind: str) -> None:
-    """And it is that of the loss, whose derivative a small step along it shows."""
+    """The meta-gradient is also compared with the change of the loss over a small step along it."""
     model = build(kind, "cascade").double()
     given = dict(model.named_parameters())
     halves = []

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import warnings
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -79,19 +80,19 @@ def test_a_packed_network_comes_back_with_its_card(folder: Path, dataset: ImageD
     ) and found.origin.startswith("folder:")
 
 
-def test_other_data_than_a_network_was_trained_on_are_told(
+def test_other_data_than_a_network_was_trained_on_are_told_once(
     folder: Path, dataset: ImageDataset
 ) -> None:
+    weights = WeightsName.parse(str(folder))
+    pets = replace(dataset, source="pets", fingerprint="other")
     with pytest.warns(
         UserWarning,
         match=f"networks that were trained on {re.escape(dataset.source)} are used on pets",
-    ):
-        find_network(
-            WeightsName.parse(str(folder)),
-            "meta",
-            3,
-            replace(dataset, source="pets", fingerprint="other"),
-        )
+    ) as told:
+        find_network(weights, "meta", 3, pets)
+    assert Path(told[0].filename) == Path(__file__)
+    with warnings.catch_warnings(action="error"):
+        find_network(weights, "meta", 3, pets)
 
 
 class _Transformer(nn.Module):

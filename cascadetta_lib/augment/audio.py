@@ -71,10 +71,10 @@ def augment(waveforms: Tensor, generator: torch.Generator, *, probability: float
 def high_pass(waveforms: Tensor, cutoff: Tensor, order: Tensor) -> Tensor:
     """Filter waveforms (N, L) by Butterworth high-pass filters.
 
-    The result is that of scipy.signal.sosfilt with a filter that has settled on the first sample.
-    audiomentations calls sosfilt in this way. The filter is applied in the frequency domain. Its
-    response is H = 1/B(1/s), where B is the Butterworth polynomial. The bilinear transform gives
-    1/s = −j·tan(ω_c/2)/tan(ω/2).
+    The result equals the output of scipy.signal.sosfilt for a filter that has settled on the first
+    sample. audiomentations calls sosfilt in this way. Here the filter is applied in the frequency
+    domain. Its response is H = 1/B(1/s), where B is the Butterworth polynomial. The bilinear
+    transform gives 1/s = −j·tan(ω_c/2)/tan(ω/2).
 
     cutoff: in Hz, (N,). order: 2 to 4, (N,).
     """

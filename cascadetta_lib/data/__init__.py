@@ -37,14 +37,16 @@ Load = Callable[[str, Any], Dataset]
 class Entry:
     """What is registered under the name of a dataset.
 
-    folder: whether a folder or file "must" follow the name, as in `npz:FOLDER`, "may" follow it, or
-        "none" is allowed.
-    real: False for embedded data, with which everything can be tried without a download. Some of
-        them are made up.
-    own: whether the folder holds the user's own data. If so, tables show the folder's name.
-    batch_size: the batch size at test time where the profile names none. For the paper's datasets
-        it is the paper's.
-    load: called as `load(folder, options)`; the folder is "" if the name has none.
+    folder: "must": a folder or file follows the name, as in `npz:FOLDER`. "may": it can be left
+        out. "none": the name stands alone.
+    real: False for data that come with a package or are made up. With these, everything can be
+        tried without a download. No number of the paper stands beside their results.
+    own: whether the folder holds the user's own data. If so, tables show the folder's name, and no
+        number of the paper stands beside the results.
+    batch_size: the batch size at test time if the profile names none. For the paper's datasets it
+        is the paper's.
+    load: called as `load(folder, options)`. The folder is "" if the name has none, so a loader of a
+        dataset with `folder="none"` ignores it.
     vocabulary: maps the folder to the domains that a stream may name; None: the modality's domains.
     """
 

@@ -1,9 +1,9 @@
 """Amazon reviews, the paper's text data: `amazon`, or `amazon:FOLDER`.
 
-They are those of the multi-domain sentiment archive: DOMAIN/{positive,negative,unlabeled}.review.
-These files look like XML but are not valid: encodings are mixed, ampersands are not escaped, and
-closing tags may be missing. So the text is cut at its tags. Reviews of up to 3 stars are negative,
-and reviews of 4 and 5 stars positive.
+The files are those of the multi-domain sentiment archive:
+DOMAIN/{positive,negative,unlabeled}.review. They look like XML but are not valid: encodings are
+mixed, ampersands are not escaped, and closing tags may be missing. So the text is cut at its tags.
+Reviews of up to 3 stars are negative, and reviews of 4 and 5 stars positive.
 
 The 2,000 labelled reviews of books are the source. A target domain consists of the reviews in its
 unlabeled.review, which have ratings too. If that file is missing, it consists of its labelled
@@ -59,7 +59,7 @@ def load_amazon(argument: str, options: TextOptions) -> Dataset:
     folder = Path(argument).expanduser()
     if (
         not argument
-    ):  # No hash of the archive is published, so `fetch` records that of the first download.
+    ):  # No hash of the archive is published, so `fetch` records the hash of the first download.
         folder = fetch(
             "Amazon Reviews",
             [ADDRESS],

@@ -88,7 +88,9 @@ class Dataset(ABC):
     origin: where the target domains come from, see `Origin`.
     recognised: whether a hash shows that the clean examples are those of `compare_with`, complete
         and unchanged.
-    compare_with: the dataset of the paper whose numbers are shown beside the results, or None.
+    compare_with: the name of the paper's dataset that these data are or stand in for; None if there
+        is none. The paper's numbers on that dataset may stand beside the results only if
+        `data.Entry.real` is True and `data.Entry.own` is False.
     class_names: the names of the classes, in the order of their labels.
     train: the source examples to train on.
     held_out: the source examples that are set aside from training.
@@ -263,8 +265,8 @@ def mixed(split: Split) -> Split:
 
     With batch statistics, an accuracy on batches of a single class would mean nothing.
     """
-    # In random order the labels of two equal classes change at every other place, and those of more
-    # classes change more often.
+    # In a random order with two classes of equal size, neighbouring labels differ at about half of
+    # the places. With more classes they differ at more places.
     steps = split.y.diff()
     if (steps < 0).any() and 4 * int((steps != 0).sum()) >= len(split.y):
         return split

@@ -19,8 +19,9 @@ DISTINCT = 992
 same images in each batch.
 """
 VERSIONS = 10
-"""How often each image comes on the longest stream, by turns as it is and mirrored. Each time the
-corruption is drawn anew. So a domain has 310 batches of 32, nearly the paper's 313 updates.
+"""How often each image comes on the longest stream: as it is, mirrored, as it is, and so on. Each
+time the corruption is drawn anew. So a domain has 310 batches of 32, nearly as many as the paper's
+313 updates.
 """
 FINGERPRINT = "e77557675fae79fa"
 """The `fingerprint` of the official images and labels, repeated VERSIONS times."""

@@ -74,7 +74,8 @@ class ImageOptions(Options):
     )
     randomisation: Literal["augmix_batch", "augmix_image"] = Field(
         "augmix_image",
-        description="one AugMix mixture a batch (paper, Algorithm 1), or one an image (release)",
+        description="one AugMix mixture for the whole batch (paper, Algorithm 1), or one for each "
+        "image (release)",
     )
     augmix_severity: float = Field(
         -1.0,
@@ -353,7 +354,8 @@ def make_archive(
         warnings.warn(
             f"{place}: nothing shows that these files are those of the {place.name} archive, so "
             "the numbers do not compare with the paper's. Put the archive itself "
-            f"({known_hash}) beside that folder and remove the folder: it is checked and unpacked",
+            f"({known_hash}) beside that folder and remove the folder; the archive is then checked "
+            "and unpacked",
             stacklevel=2,
         )
     return Archive(read, sha256, recognised)

@@ -38,18 +38,19 @@ WALK = "walk"
 STREAMS = {
     "instantaneous": "every standard domain once, at one severity",
     "mixed": "the same domains, all examples shuffled together",
-    "correlated": "the same domains, with each one's labels in runs",
-    "mixed_correlated": "the same domains together, with the labels of all in runs",
-    RESET_EACH: "the same domains; the method is reset to the source at each, as if it knew where "
-    "they change (an oracle)",
+    "correlated": "the same domains, with the labels of each domain in runs",
+    "mixed_correlated": "the same domains, all examples together, with the labels in runs",
+    RESET_EACH: "the same domains; the method is reset to the source before each domain, as if it "
+    "knew where the domains change (an oracle)",
     RECURRING: "the same domains again and again, round after round in one order: by default "
     "20 rounds, as in PeTTA and ReservoirTTA",
     "gradual": "every standard domain through the severities 1 2 3 4 5 4 3 2 1 before the next "
     "(Sec. 6.1): 15 corruptions give 135 domains; for images alone",
-    "gradual_correlated": "the gradual domains, with each one's labels in runs; for images alone",
-    WALK: "slowly from each standard corruption to the next and from the last to the first, after "
-    "CCC (Press et al. 2023): both are applied, the first at severity 5 − s, then the second at s, "
-    "where s goes from 0.25 to 5: 15 corruptions give 300 domains; for images alone",
+    "gradual_correlated": "the domains of the gradual stream, with the labels of each domain in "
+    "runs; for images alone",
+    WALK: "slowly from each standard corruption A to the next one, B, and from the last back to "
+    "the first, after CCC (Press et al. 2023): images are corrupted by A at severity 5 − s, then "
+    "by B at s, where s goes from 0.25 to 5; 15 corruptions give 300 domains; for images alone",
 }
 """The streams that have a name, each with a description of what comes."""
 
@@ -150,8 +151,8 @@ def make_stream(
 
 
 def _walk(names: Sequence[str], stride: int) -> list[Domain]:
-    """Return the walks from each corruption to the next and from the last to the first, each with
-    every `stride`-th place.
+    """Return the domains of the walks from each corruption to the next, and from the last back to
+    the first. Of each walk, every `stride`-th place is used.
     """
     places = range(stride, WALK_STEPS + 1, stride)
     ends = [*names[1:], names[0]]
@@ -213,8 +214,8 @@ def draw_order(
         The first pieces of all labels come first, in a random order of the labels. Then come the
         second pieces, and so on. With δ near 0 all examples of a label come in one run; with a
         large δ they come in C runs of equal length.
-    mixed_correlated: as correlated, over all domains together. The examples of each label are
-        shuffled before they are cut.
+    mixed_correlated: as `correlated`, with the examples of all domains together. The examples of
+        each label are shuffled before they are cut.
 
     Raises ValueError for another order, or for a correlated one without a δ above 0.
     """
@@ -250,8 +251,9 @@ def order_of_examples(
     """Return the places of examples with these labels, (N,), in the order in which a stream shows
     them.
 
-    With an `order` they are those of `draw_order`, and `order_seed` is not used. Without an `order`
-    the examples come as stored, or shuffled by `order_seed` if it is given (`shuffle_examples`).
+    With an `order`, `draw_order` draws the places, and `order_seed` is not used. Without an
+    `order`, the examples come as stored, or shuffled by `order_seed` if it is given
+    (`shuffle_examples`).
     """
     if order is None and order_seed is not None:
         return shuffle_examples(len(labels), order_seed)

@@ -240,7 +240,7 @@ def log_mel(waveforms: Tensor) -> Tensor:
 
     waveforms: (N, 16000), int16 or float in [−1, 1].
 
-    The result is that of librosa's `power_to_db(melspectrogram(..., n_fft=2048, hop_length=512,
+    The result equals librosa's `power_to_db(melspectrogram(..., n_fft=2048, hop_length=512,
     n_mels=32), ref=np.max)`. It is the power in Slaney's mel bands, in dB relative to the maximum
     of the utterance, from −80 to 0. So a constant factor on a waveform changes hardly anything, and
     silence is 0 everywhere.

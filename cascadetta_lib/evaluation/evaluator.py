@@ -128,15 +128,15 @@ class Batch(NamedTuple):
 class Evaluator:
     """Run one method over a list of domains, one after the other or all mixed.
 
-    Examples come in the order in which they are stored. On mixed and correlated streams `seed`
-    draws the order, and `dirichlet_delta` says how strongly labels are correlated
+    Without an `order`, examples come as stored. On mixed and correlated streams `seed` draws their
+    order, and `dirichlet_delta` says how strongly labels are correlated
     (streams.order_of_examples). The last batch of a domain, or of a mixed stream, may be shorter.
 
     dataset: has the examples of the domains, and prepares the inputs.
     order: an order in streams.Order. None means one domain after the other.
-    order_seed: if given, it takes the place of `seed`, and it also shuffles the examples within
-        each domain where they would come as stored. So runs of several seeds can see one order.
-        (The order of the domains is that of `stream`.)
+    order_seed: if given, it takes the place of `seed`. Without an `order`, it also shuffles the
+        examples within each domain, which otherwise come as stored. So runs of several seeds can
+        see one order. The domains come in the order of `stream` in any case.
     reset_each: whether the method goes back to the source before each domain.
     on_alarm: what to do after a batch at which the alarm rings. `reset`: reset the method to the
         source, and start the alarm anew. `stop`: only predict from then on. None: nothing. With

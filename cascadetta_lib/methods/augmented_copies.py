@@ -42,8 +42,8 @@ class WithCopies(Method):
         super().__init__(model, **options)
 
     def configure_model(self) -> None:
-        """Raise ValueError if images are to be augmented, and the network has convolutions but none
-        with three input channels.
+        """Raise ValueError if images are to be augmented, and the network has convolutions but no
+        convolution with three input channels.
         """
         channels = [
             child.in_channels for child in self.model.modules() if isinstance(child, nn.Conv2d)

@@ -30,8 +30,9 @@ class Method(Updates):
 
     learning_rate: the step size of an update, a number from 0 on. Methods that never update ignore
         it.
-    predict: which prediction `step` returns. `after`: that of the updated model, as in the paper.
-        `before`: the one that the update was computed from, as in the releases of Tent and CoTTA.
+    predict: which prediction `step` returns. `after`: the prediction of the updated model, as in
+        the paper. `before`: the prediction that the update was computed from, as in the releases of
+        Tent and CoTTA.
     optimizer: `sgd` (with Nesterov momentum 0.9) or `adam`, both without weight decay. None: the
         method's own optimiser.
     seed: the seed of the method's random draws, a whole number from 0 on. `reset` starts the draws
@@ -99,7 +100,8 @@ class Method(Updates):
 
         Raises ValueError if the batch is empty, if it gives a BatchNorm only one value per channel,
         or if its loss is not finite (refusals.Checks.require_finite). The first step also raises
-        ValueError if an update would be lost (refusals.Checks).
+        ValueError if the forward pass has replaced parameters of the model, because updates of them
+        would be lost (refusals.Checks.require_own_parameters).
         """
         self.restore_modes()
         if x.is_inference():

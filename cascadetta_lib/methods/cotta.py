@@ -30,8 +30,8 @@ class CoTTA(WithCopies, WithMemory):
     target is the teacher's prediction of x. Otherwise it is the mean of the teacher's logits over
     augmented copies. Without copies it is always the teacher's prediction of x.
 
-    The prediction is the teacher's. With `predict="after"` it is that of the updated teacher for x.
-    With `predict="before"` it is the target, as in the release.
+    The prediction is the teacher's. With `predict="after"` it is the updated teacher's prediction
+    of x. With `predict="before"` it is the target, as in the release.
     """
 
     label = "CoTTA"

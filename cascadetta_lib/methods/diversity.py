@@ -15,7 +15,8 @@ class WithDiversity(WithMemory):
         from the loss (`losses.information_loss`). None: the method's own weight, which is 1 for
         Cascade+ and SHOT-IM, and 0 for all others. The paper has no such term.
 
-    A subclass that defines its own loss subtracts `self.diversity * entropy_of_mean(z)` from it.
+    A subclass that defines its own loss must itself subtract `self.diversity * entropy_of_mean(z)`
+    from it, where z are the logits whose entropy it minimises (θ_a's logits in the cascade).
     """
 
     diversity: float = 0.0

@@ -36,11 +36,11 @@ class WithRateSelection(Method):
     """Adapt three copies of a method side by side, at the rates of `rates_around`, and predict by
     one of them.
 
-    Each copy takes its own step on each batch, by its own loss. It is bit for bit what the method
-    alone would be at the rate of the copy, if the network keeps no other state in a forward pass
-    than BatchNorm's. After the batch `preferred` chooses a copy. `step` returns the
-    prediction of this copy, and `model` holds its values until the next batch. A step takes the
-    work of three.
+    Each copy takes its own step on each batch, by its own loss. If a forward pass changes no state
+    of the network except BatchNorm's, each copy is bit for bit what the method alone would be at
+    the rate of the copy. After the batch, `preferred` chooses a copy. `step` returns the prediction
+    of this copy, and `model` holds its values until the next batch. A step does the work of three
+    steps of the method.
 
     values: (K, P): for each of the K copies, the smallest rate first, the P numbers in which copies
         differ.
@@ -49,7 +49,7 @@ class WithRateSelection(Method):
         means over all examples until WINDOW examples have come, and then moving means over about
         the last WINDOW.
     seen: how many examples have come so far.
-    place: the row in `values` of the copy that adapts, or adapted last.
+    place: the row of `values` that belongs to the copy that adapts, or adapted last.
     """
 
     values: Tensor
@@ -131,8 +131,8 @@ class WithRateSelection(Method):
         return outputs
 
     def require_finite(self, values: Tensor) -> None:
-        """Refuse a loss or logits (B, C) that are not finite, of the copy at the smallest rate.
-        Another copy may diverge, since `preferred` does not choose it then.
+        """For the copy at the smallest rate, refuse a loss or logits (B, C) that are not finite.
+        Another copy may diverge: `preferred` does not choose it then.
         """
         if self.place == 0:
             super().require_finite(values)
@@ -142,10 +142,10 @@ class WithRateSelection(Method):
         scalar.
 
         A copy is eligible if it agrees with the copy at the smallest rate on a share of at least
-        LEAST_AGREEMENT of the examples (see `measures`). A copy that has diverged, so that its
-        largest logit of an example or its mean entropy is not finite, is not eligible. Of the
-        eligible copies, the one with the lowest mean entropy is chosen. If none is eligible, the
-        copy at the smallest rate is chosen.
+        LEAST_AGREEMENT of the examples (see `measures`), and has not diverged. It has diverged if
+        its mean entropy, or the largest logit of an example, is not finite. The eligible copy with
+        the lowest mean entropy is chosen. If no copy is eligible, the copy at the smallest rate is
+        chosen.
         """
         classes = z.argmax(2)
         alike = (classes == classes[0]).to(self.measures.dtype).mean(1)

@@ -34,9 +34,9 @@ PREDICTIONS = ("after", "before")
 def refuse_options(method: type[Facts], given: Mapping[str, Any]) -> None:
     """Refuse options that the method does not have.
 
-    given: the values, by name, of the options that no class of the method takes. Those in
-        ABOUT_DATA pass. `diversity` and `memory` pass if they are None or 0. `diversity` also
-        passes if the method never updates, since only an update uses it.
+    given: the values of all options that neither the method's class nor a base class takes, by
+        name. The options in ABOUT_DATA pass. `diversity` and `memory` pass if they are None or 0.
+        `diversity` also passes if the method never updates, since only an update uses it.
     """
     for name, value in given.items():
         if name in ABOUT_DATA or (name == "diversity" and not method.adapts):
@@ -49,8 +49,8 @@ def refuse_options(method: type[Facts], given: Mapping[str, Any]) -> None:
 
 
 def refuse_model(label: str, model: nn.Module) -> None:
-    """Refuse a model that no method can work with: TorchScript, or one whose BatchNorm another
-    method has given other statistics.
+    """Refuse a model that no method can work with: a TorchScript model, or a model in which another
+    method has already replaced the statistics of BatchNorm.
     """
     if any(isinstance(child, torch.jit.ScriptModule) for child in model.modules()):
         raise ValueError(
@@ -83,8 +83,8 @@ def require_batch_norm(label: str, model: nn.Module) -> None:
 
 
 def scales_and_shifts(label: str, module: nn.Module) -> list[nn.Parameter]:
-    """Return scale and shift of every normalisation layer. Refuse a module that has none, or in
-    which one is computed from other tensors.
+    """Return scale and shift of every normalisation layer. Refuse a module without scales and
+    shifts, or with a scale or shift that is computed from other tensors.
     """
     try:
         require_own_scales(module)
@@ -115,7 +115,7 @@ def require_full_precision(label: str, parameters: Iterable[Tensor]) -> None:
 
 
 def require_gradient(label: str, reached: bool) -> None:
-    """Refuse a model if no gradient reaches the adapted parameters, that is if not `reached`."""
+    """Refuse a model if `reached` is False: no gradient reaches the adapted parameters."""
     if not reached:
         raise ValueError(
             f"{label}: no gradient reaches the adapted parameters; if the network's forward uses "
@@ -141,8 +141,8 @@ def require_readable_logits(label: str, outputs: Outputs) -> None:
 
 @contextmanager
 def values_per_channel(label: str, count: int) -> Iterator[None]:
-    """Replace PyTorch's error about a single value per channel by one that says what to use
-    instead.
+    """Replace PyTorch's error about a single value per channel by a ValueError that says what to
+    use instead.
 
     count: the size of the batch.
     """
@@ -157,8 +157,9 @@ def values_per_channel(label: str, count: int) -> Iterator[None]:
 class Answer(NamedTuple):
     """What a GPU says of some values.
 
-    are_finite: whether they are finite, a bool on the CPU. It means nothing before `copied`.
-    copied: the event after which `are_finite` has its value.
+    are_finite: whether the values are finite, as a bool tensor on the CPU. Its content is valid
+        only after the event `copied`.
+    copied: the event that is complete once `are_finite` has been copied to the CPU.
     """
 
     are_finite: Tensor
@@ -168,15 +169,17 @@ class Answer(NamedTuple):
 class Checks:
     """Check a method and its model, when the method is constructed and in its steps.
 
-    step_taken: whether a step has passed, with or without an update.
-    gradients_checked: whether a backward pass has passed the check of gradients.
-    answers: checks of `require_finite` whose results a GPU has not returned yet, the oldest first.
+    step_taken: whether a step has been completed, with or without an update.
+    gradients_checked: whether the gradients of a backward pass have been checked and accepted.
+    answers: checks of `require_finite` whose results have not been read from a GPU yet, the oldest
+        first.
     """
 
     def __init__(self, method: type[Facts], model: nn.Module, others: Mapping[str, Any]) -> None:
         """Refuse options that the method does not have, and a model that no method can work with.
 
-        others: the values, by name, of the options that no class of the method takes.
+        others: the values of all options that neither the method's class nor a base class takes,
+            by name.
         """
         refuse_options(method, others)
         refuse_model(method.label, model)
@@ -205,10 +208,10 @@ class Checks:
         require_ordinary_batch_norm(self.label, self.model)
 
     def require_own_parameters(self, optimizer: torch.optim.Optimizer | None) -> None:
-        """Refuse a model whose parameters were replaced since the method began. Refuse an optimiser
-        whose tensors are not the model's parameters, or are in half precision.
+        """Refuse a model whose parameters were replaced after the method was constructed. Refuse an
+        optimiser whose tensors are not the model's parameters, or are in half precision.
 
-        optimizer: None checks nothing.
+        optimizer: if it is None, nothing is checked.
         """
         if optimizer is None:
             return
@@ -237,7 +240,7 @@ class Checks:
         """Refuse a model if none of its adapted scales and shifts has a gradient. If some have
         none, warn and name the first of them.
 
-        Once a backward pass is accepted, later ones are not checked.
+        After a backward pass has been accepted, later backward passes are not checked.
         """
         if self.gradients_checked:
             return
@@ -273,7 +276,9 @@ class Checks:
             )
 
     def require_earlier_finite(self) -> None:
-        """Refuse the step if a GPU has said by now that earlier values were not finite."""
+        """Refuse the step if a result that has arrived from a GPU says that the values of an
+        earlier step were not finite.
+        """
         while self.answers and self.answers[0].copied.query():
             if not self.answers.popleft().are_finite:
                 self.answers.clear()
@@ -287,9 +292,10 @@ class Checks:
     def step(self, count: int, optimizer: torch.optim.Optimizer | None) -> Iterator[None]:
         """Check the step inside `with`, on a batch of `count` examples.
 
-        Refuse an empty batch, and one that gives a BatchNorm one value per channel. Refuse a step
-        after one whose values were not finite on a GPU. Until one step has passed, also refuse a
-        model whose forward pass has replaced parameters.
+        Refuse an empty batch, and a batch that gives a BatchNorm a single value per channel. On a
+        GPU, refuse the step if the values of an earlier step are known by now not to have been
+        finite (`require_earlier_finite`). Until a step has been completed, also refuse a model
+        whose forward pass has replaced parameters (`require_own_parameters`).
         """
         if not count:
             raise ValueError(f"{self.label}: the batch is empty; allowed is at least 1 example")

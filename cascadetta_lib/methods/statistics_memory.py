@@ -38,8 +38,9 @@ class WithStatistics(Method):
 
     @torch.inference_mode(False)
     def step(self, x: Tensor) -> Outputs:
-        """Do what Method.step does. Raises ValueError also if the prediction is not finite and a
-        BatchNorm of the method blends in other statistics.
+        """Adapt to a batch and return its prediction, as Method.step does. If a BatchNorm of the
+        method blends in other statistics, also raise ValueError for a prediction that is not
+        finite, and remember the statistics of the last forward pass.
         """
         outputs = super().step(x)
         if any(statistics_of(self)):
@@ -51,18 +52,19 @@ class WithStatistics(Method):
 class WithMemory(WithStatistics):
     """A method that takes the option `memory`.
 
-    memory: BatchNorm blends the batch's statistics with those of about this many earlier examples.
-        0: the batch's statistics alone. None: the method's own number. The paper has no memory. In
-        the methods with a source prior, BatchNorm blends in the source's statistics instead, and
-        these count as N = `memory` examples, 16 by default.
+    memory: BatchNorm blends the batch's statistics with the statistics of about this many earlier
+        examples. 0: the batch's statistics alone. None: the method's own number. The paper has no
+        memory. In the methods with a source prior, BatchNorm blends in the source's statistics
+        instead, and these count as N = `memory` examples, 16 by default.
 
     Class attributes:
 
     memory_statistics: the class of a layer's statistics.
     ends_with_batch: whether the last forward pass of an update is over the batch itself, at the
         weights from before the update. If so, `predict="before"` returns the prediction of this
-        pass. If not, `memory` with `predict="before"` raises ValueError, because BatchNorm would
-        remember the statistics of another pass than the one that predicts.
+        pass. A method sets it to False if another pass comes last, such as a pass over augmented
+        copies, or if another network predicts. Then `memory` with `predict="before"` raises
+        ValueError, because BatchNorm would remember the statistics of a pass that does not predict.
     """
 
     memory: int = 0

@@ -12,8 +12,8 @@ from cascadetta_lib.models import Outputs
 def finite_logits(z: Tensor) -> Tensor:
     """Return logits (B, C) with the lowest number in place of −∞, which masks a class.
 
-    So a cross-entropy whose target has no share of a masked class is a number, and not 0·(−∞). Its
-    gradient is the same.
+    A cross-entropy whose target gives a masked class the probability 0 is then finite. With −∞ it
+    would contain 0·(−∞), which is NaN. The gradient is the one that −∞ would give.
     """
     return z.masked_fill(z.isneginf(), torch.finfo(z.dtype).min)
 
@@ -36,8 +36,8 @@ class Updates(Facts, nn.Module):
     def scales_and_shifts(self, module: nn.Module) -> list[nn.Parameter]:
         """Return scale and shift of every normalisation layer of `module`.
 
-        Raises ValueError if there are none, or if one is not a parameter but computed from other
-        tensors.
+        Raises ValueError if there are none, or if a scale or shift is not a parameter but computed
+        from other tensors.
         """
         return scales_and_shifts(self.label, module)
 
@@ -55,8 +55,8 @@ class Updates(Facts, nn.Module):
     def loss(self, x: Tensor) -> tuple[Tensor, Outputs | None]:
         """Return the loss of a batch x, a scalar, and the prediction of x for `predict="before"`.
 
-        Usually this prediction is what the loss was computed from. It may be None with
-        `predict="after"` if the loss comes from other inputs, such as TTT's rotated images.
+        Usually the loss is computed from this prediction. If the loss is computed from other
+        inputs, such as TTT's rotated images, the prediction may be None with `predict="after"`.
         """
         raise TypeError(f"{type(self).__name__} adapts, but has no loss")
 

@@ -17,7 +17,8 @@ def copy_of(model: nn.Module, label: str, instead: str) -> nn.Module:
     label: who needs the copy, for the beginning of a message.
     instead: what can be done without a copy, for the end of a message.
 
-    Raises ValueError if the network cannot be copied, such as one with torch.nn.utils.weight_norm.
+    Raises ValueError if the network cannot be copied, for example because it uses
+    torch.nn.utils.weight_norm.
     """
     try:
         return copy.deepcopy(model)
@@ -34,8 +35,8 @@ def copy_of(model: nn.Module, label: str, instead: str) -> nn.Module:
 
 
 class PlainAttributes:
-    """A copy of what modules keep in plain attributes: tensors, numbers and None. These are in no
-    state_dict, such as the running statistics of SpeechBrain's InputNormalization
+    """A copy of the tensors, numbers and None that modules keep in plain attributes. A state_dict
+    does not contain them. SpeechBrain's InputNormalization keeps its running statistics in this way
     (findings/reset-keeps-the-input-normalisation.sh).
 
     An attribute that shares memory with a parameter or a buffer is left out. So are PyTorch's own
@@ -128,7 +129,7 @@ def keep_state(module: nn.Module) -> Iterator[None]:
 
 def _plain_attributes(part: nn.Module) -> dict[str, Any]:
     """Return the attributes of a module that are tensors, numbers or None, without its parameters
-    and buffers. It is empty for PyTorch's own modules.
+    and buffers. The result is empty for PyTorch's own modules.
     """
     if type(part).__module__.startswith("torch."):
         return {}

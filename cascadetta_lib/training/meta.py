@@ -55,7 +55,7 @@ class MetaProblem:
     meta_train, meta_test: the two halves of the batch.
     inner_names: the names of the parameters that the inner step moves.
     inner_learning_rate: α.
-    outer_loss: the paper's, or that of its release.
+    outer_loss: `paper` or `release`: the outer loss of the paper, or of its release.
     entropy_weight: λ.
     kind: the objective, which defines the losses.
 
@@ -151,8 +151,9 @@ def meta_gradient(model: nn.Module, problem: MetaProblem) -> tuple[Tensor, ByNam
 
     H v_I is the gradient of the slope ⟨∇L, v_I⟩, where L is the inner loss (`_slope`).
 
-    Raises ValueError for a network that recomputes activations in the backward pass, for one with a
-    parameter that requires no gradient, and for a name that is no parameter's.
+    Raises ValueError for a network that recomputes activations in the backward pass, for a network
+    with a parameter that requires no gradient, and for a name in `problem.inner_names` that no
+    parameter has.
     """
     psi: ByName = dict(model.named_parameters())
     for name in problem.inner_names:

@@ -3,11 +3,14 @@
     ./run_all.sh python study/tools/file_figures.py results/released/figures --tag long
 
 A report writes all its files into one folder. Their names begin with the dataset and the exhibit,
-such as `cifar10-orders-figure.png`. The dataset may have hyphens, such as `npz-pets`; it is read
-from the pages of the report, DATASET-EXHIBIT.md, because the name of an exhibit has no hyphen.
-FOLDERS says in which folder of `figures/` a file belongs. A tag tells two pages of one exhibit
-apart, such as those of a long and of a short stream. With the tag `long`,
-`cifar10-orders-figure.png` becomes `cifar10_long-orders-figure.png`.
+such as `cifar10-orders-figure.png`. The dataset may have hyphens, such as `npz-pets`. It is read
+from the names of the report's pages, such as `npz-pets-tent_row.md`: there the name of an exhibit
+has underscores, and no hyphen. FOLDERS says in which folder of `figures/` a file belongs. A tag
+tells two pages of one exhibit apart, such as the pages of a long and of a short stream. With the
+tag `long`, `cifar10-orders-figure.png` becomes `cifar10_long-orders-figure.png`.
+
+Run study/tools/fill.py afterwards. It writes numbers of the tables in `figures/` into RESULTS.md
+and other pages.
 """
 
 import argparse
@@ -41,7 +44,9 @@ FOLDERS = {
     ),
     "10-verdicts": ("published-transfer", "verdicts"),
 }
-"""For each folder of `figures/`: its exhibits, as file names have them after the dataset."""
+"""For each folder of `figures/`: what the file names of its exhibits have after the dataset, with
+hyphens in place of underscores.
+"""
 OTHER = "other"
 """The folder of exhibits that FOLDERS does not name, such as one of your own."""
 
@@ -51,7 +56,7 @@ def dataset_of(name: str, names: Iterable[str]) -> str:
 
     The datasets are known from the names of the report's pages. If the name begins with none of
     these datasets, return what stands before the first hyphen; "" for a name without a hyphen, such
-    as those of the verdicts.
+    as `verdicts.csv`.
 
     names: the names of all files of the report.
     """

@@ -4,9 +4,9 @@
 
 A template `docs/templates/NAME.md` names its numbers by table, row and column. With the numbers
 filled in, it becomes a whole page (WHOLE), or the part of a page between two marks (PARTS). No
-number is typed by hand. Run this again after a table in `figures/` has changed: file_figures.py
-files the tables of a report there, and pack_runs.py makes `figures/runs/runs.csv`. A test checks
-that the pages fit the tables.
+number is typed by hand. Run this again after a template, a table in `figures/` or claims.csv has
+changed. file_figures.py copies the tables of a report into `figures/`. pack_runs.py makes the table
+`figures/runs/runs.csv` of the runs in results folders. A test checks that the pages fit the tables.
 """
 
 import copy
@@ -73,8 +73,9 @@ WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "
 class Table:
     """A committed table of an exhibit, as text, by row and column.
 
-    A row is called by its first column. In a table whose second column is the source, the rate or
-    the stream, a row is called by both, such as ("Tent", "paper") or ("Tent", "0.001").
+    The methods below take a row by its name: the text in its first column. In a table whose second
+    column is the source, the rate or the stream, the name is a pair of the texts in both columns,
+    such as ("Tent", "paper") or ("Tent", "0.001").
 
     name: the path of the CSV file below `folder`, without its suffix.
     """
@@ -119,7 +120,7 @@ class Table:
 
         column: the column to fill.
         other: a table with one row per label.
-        theirs: the column of `other` to fill in.
+        theirs: the column of `other` that holds the texts to fill in.
         """
         filled = copy.copy(self)
         filled.frame = self.frame.copy()
@@ -223,8 +224,8 @@ def _counted(count: int | str, name: str) -> str:
 def _decimals(low: float, high: float) -> int:
     """Return the number of decimals for the ends of an interval.
 
-    It is that of `places`, or one more if an end that is not 0 would be rounded to 0. One more
-    decimal usually shows on which side of 0 the end lies.
+    It is the number that `places` returns, or one more if an end that is not 0 would be rounded to
+    0. One more decimal usually shows on which side of 0 the end lies.
     """
     digits = places((high - low) / 2, DECIMALS)
     hidden = any(end and round_half_up(end, digits) == 0 for end in (low, high))
@@ -238,7 +239,7 @@ def _by_how_much(mean: float, low: float, high: float) -> str:
 
 
 def _ends(mean: float, low: float, high: float) -> str:
-    """Write the ends of an interval. If its mean is negative, the ends change their signs and
+    """Write the ends of an interval. If the mean is negative, the ends change their signs and
     places. If the interval includes 0, add `undecided`.
     """
     digits = _decimals(low, high)
@@ -329,8 +330,8 @@ class Differences(Table):
         """Say whether the first method's error is higher or lower than the second's, by how much
         and with what interval. The interval says `undecided` if it includes 0.
 
-        called, than: what the sentence calls the first and the second method, such as `it`; by
-            default by NAMES or their labels.
+        called, than: what the sentence calls the first and the second method, such as `it`. If
+            empty, the sentence has the method's name in NAMES, or the label if NAMES has none.
         """
         mean, low, high = self.lead(first, second)
         one = called or NAMES.get(first, first)
@@ -477,16 +478,16 @@ def without_reason(verdict: str) -> str:
 def losses(
     name: str, first: str, second: str, column: str = "E", rate: float | None = None
 ) -> list[float]:
-    """Return by how many points the network of `first` is worse than that of `second`, at each seed
-    that both have.
+    """Return by how many points the network of `first` is worse than the network of `second`, at
+    each seed that both have.
 
     Raises KeyError for a label that the table lacks, and ValueError if the two share no seed.
 
     name: a table of runs, `*-numbers`.
     first, second: labels.
     column: E or A.
-    rate: the learning rate of `first`; None: of the main study. `second` is always of the main
-        study.
+    rate: the learning rate of `first`; None: the rate of the main study. `second` always has the
+        rate of the main study.
     """
     runs = pd.read_csv(FIGURES / f"{name}.csv")
     if "stream" in runs:
@@ -509,11 +510,11 @@ def losses(
 def over_networks(
     name: str, first: str, second: str, rate: float | None = None, called: str = ""
 ) -> str:
-    """Say how much higher or lower the error of `first` is than that of `second`, with the interval
-    over networks. A single network has no interval, and neither have equal differences.
+    """Say how much higher or lower the error of `first` is than the error of `second`, with the
+    interval over networks. A single network has no interval, and neither have equal differences.
 
     name, first, second, rate: see `losses`.
-    called: what the sentence calls the first method, such as `it`; by default its label.
+    called: what the sentence calls the first method, such as `it`. If empty, it is the label.
     """
     lost = losses(name, first, second, rate=rate)
     found = mean_with_interval(lost)

@@ -81,10 +81,9 @@ def needed_network(name: str) -> str:
 
 
 def sentence(name: str) -> str:
-    """Return the first sentence of a method's documentation.
-
-    This is the docstring of its module, which names the paper. In a module of several methods it is
-    the docstring of the class.
+    """Return the first sentence of the docstring of a method's module, which names the paper. If
+    the module has several methods, return the first sentence of the docstring of the method's
+    class.
     """
     method = METHODS[name]
     several = sum(METHODS[other].__module__ == method.__module__ for other in METHODS) > 1

@@ -36,8 +36,8 @@ class DeYO(Tent):
 
     - All images of a batch are shuffled, and share their BatchNorm statistics. The release shuffles
       only images with H < τ.
-    - If no image is chosen, the loss is 0, and only the optimiser's momentum moves the weights. The
-      release takes no step.
+    - If no image is chosen and `diversity` is 0, the loss is 0, and only the optimiser's momentum
+      moves the weights. The release takes no step.
     - The authors use SGD with plain momentum 0.9, not Nesterov momentum.
     - The authors do not adapt the last stage of networks for ImageNet.
     """

@@ -40,10 +40,10 @@ FISHER_WEIGHT = 1.0
 def follow(mean: Tensor, value: Tensor, weights: Tensor) -> None:
     """Update a moving mean, in place, by the value of a batch.
 
-    A mean of 0 has had no value yet, and takes that of the batch. The mean does not change if the
-    value is not finite.
+    A mean of 0 has had no value yet, and takes the value of the batch. The mean does not change if
+    the value is not finite.
 
-    weights: those of the batch's examples. If all are 0, the mean does not change.
+    weights: the weights of the batch's examples. If all are 0, the mean does not change.
     """
     moved = torch.where(mean.any(), value.lerp(mean, MOMENTUM), value)
     counts = weights.any() & value.isfinite().all()
@@ -55,9 +55,10 @@ class ETA(Tent):
     """Minimise the mean of exp(E₀ − H)·H over the chosen examples: those with entropy H < E₀ whose
     prediction is unlike the moving mean of the predictions chosen before.
 
-    If no example is chosen, the loss is 0 (at `diversity` 0), and only the optimiser's momentum
-    moves the weights. The release takes no step. The authors use SGD with plain momentum 0.9, not
-    Nesterov momentum, and a learning rate of 0.00025 on ImageNet.
+    If no example is chosen and `diversity` is 0, the loss is 0, and only the optimiser's momentum
+    moves the weights. The release takes no step. With `diversity` above 0, only the term of
+    `diversity` remains. The authors use SGD with plain momentum 0.9, not Nesterov momentum, and a
+    learning rate of 0.00025 on ImageNet.
     """
 
     label = "ETA"
@@ -91,11 +92,11 @@ class EATA(WithSource, ETA):
 
     ω is the mean over source examples of the squared gradient of a single example, as in Eq. 9,
     with the source's BatchNorm statistics. The authors' code squares the mean gradient of a batch
-    of 64, with the batch's statistics. Its ω is smaller by two orders of magnitude, and the authors
-    chose β with it.
+    of 64, with the batch's statistics. This makes ω smaller by two orders of magnitude, and the
+    authors chose β for the smaller ω.
 
-    If no example is chosen, only the second term is minimised. The authors' code then takes no
-    step.
+    If no example is chosen and `diversity` is 0, only the second term is minimised. The authors'
+    code then takes no step.
 
     Raises ValueError if a BatchNorm has no running statistics, or if torch.func.vmap cannot go
     through the network.

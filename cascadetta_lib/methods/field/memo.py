@@ -44,9 +44,9 @@ class MEMO(WithCopies, WithStatistics):
     example that is predicted (weight 1/17), as in the release for ImageNet. The release for
     CIFAR-10 has GroupNorm.
 
-    No example affects the next, if the network keeps no state in a forward pass. So A and F are
-    those of a network that does not adapt. A step takes as long as 32 forward and backward passes
-    of the batch. Raises ValueError if `copies` is None.
+    No example affects the next, provided that a forward pass changes no state of the network. So A
+    and F are the same as for a network that does not adapt. A step takes as long as 32 forward and
+    backward passes of the batch. Raises ValueError if `copies` is None.
     """
 
     label = "MEMO"

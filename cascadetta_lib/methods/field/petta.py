@@ -48,8 +48,8 @@ class PeTTA(WithSource, RoTTA):
     The settings are those of the release for CIFAR-10. Adam updates the scales and shifts of the
     normalisation layers. The release takes μ_0 and σ_0² from the source's test images; here they
     come from the option `source`. A class with fewer than two examples in `source` takes no part in
-    d. As in the release, the memory updates the moving statistics of all three networks, and those
-    of the student twice.
+    d. As in the release, the memory updates the moving statistics of all three networks, and the
+    moving statistics of the student twice.
     """
 
     label = "PeTTA"

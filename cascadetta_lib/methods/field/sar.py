@@ -23,8 +23,8 @@ class SAR(Tent):
     """Minimise the mean entropy at the shifted weights θ + ρ·g/|g|, where g is the gradient of the
     mean entropy at θ.
 
-    At θ the mean is over the examples with entropy H < E₀. At the shifted weights it is over those
-    of these examples that have H < E₀ there, too. E₀ is as in eata.py.
+    At θ the mean is over the examples with entropy H < E₀. At the shifted weights it is over the
+    examples with H < E₀ both at θ and at the shifted weights. E₀ is as in eata.py.
 
     If a moving mean of the entropy falls below `least_entropy`, the weights go back to the source,
     and the optimiser's momentum is emptied. As in SAR's Algorithm 1, the moving mean is not reset.

@@ -48,8 +48,9 @@ class Wild(Exhibit):
         cells = frame.melt(about, ["E", "A"], "metric")
         cells["stream"] = cells["metric"] + ", " + cells["stream"]
         note = (
-            f"δ = {runs.settings.image.dirichlet_delta:g}. A of {RESET_EACH}: the accuracy on "
-            "each domain of the model that adapted to it alone. The gradual stream and the walk "
-            "have images of their own."
+            f"δ = {runs.settings.image.dirichlet_delta:g}. With {RESET_EACH}, each domain is "
+            "measured by the model that adapted to this domain alone, and A is the mean of these "
+            "accuracies. The gradual stream and the walk may have another number of images per "
+            "domain than the other streams."
         )
         return [Part("wild", sweep_table(cells, "stream", "value"), note)]

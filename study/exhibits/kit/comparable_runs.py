@@ -61,10 +61,10 @@ def comparable(
 def by_order(frame: pd.DataFrame) -> pd.DataFrame:
     """Make each order of domains and examples count as a seed.
 
-    The column `seed` then numbers the pairs of seed and order. Tables take means, spreads and n
-    over the column `network`. If each pre-training (`objective`) has a single network,
-    the order is added to the name of the network, so that means, spreads and n are over orders. A
-    table of runs in one order is returned as it is.
+    Afterwards the column `seed` holds a number for each pair of a seed and an order. Tables take
+    means, spreads and n over the column `network`. If each pre-training (`objective`) has a single
+    network, the order is added to the name of the network, so that means, spreads and n are over
+    orders. A table of runs in one order is returned as it is.
 
     frame: a table of `Runs.frame`.
     """

@@ -30,7 +30,8 @@ class Exhibit(Described, ABC):
     """Base class of exhibits, those of the paper and those beyond it.
 
     To add an exhibit, write a subclass under `@exhibit` in a file of study/exhibits/paper/ or
-    study/exhibits/beyond/. `Described` explains the other class attributes.
+    study/exhibits/beyond/. It has these class attributes, and those of `Described`: name, place,
+    label and the rest.
 
     once: whether the exhibit is made only at the profile's first seed.
     of_several: whether the exhibit compares networks of several pre-trainings. If so, it cannot be
@@ -70,8 +71,9 @@ class Exhibit(Described, ABC):
         """Return why the exhibit is not made on the dataset of the settings, as a sentence; empty
         if it is made.
 
-        It is not made if `made_on` excludes the dataset, or if a dataset with domains of its own
-        lacks a stream that the exhibit runs on, or severities that it compares.
+        An exhibit is not made on a dataset that `made_on` excludes. A dataset with domains of its
+        own may have no severities, or lack a stream. Then an exhibit that compares severities, or
+        that runs on this stream, is not made on the dataset either.
         """
         name = settings.datasets(self.modality)[0]
         if not self.made_on(name.title):

@@ -189,10 +189,11 @@ def bootstrap(base: pd.DataFrame, other: pd.DataFrame) -> Estimate | None:
 def positions_are_ambiguous(runs: pd.Series) -> bool:
     """Return whether batches at one position may hold different images.
 
-    They may if the runs are in several orders. On a dataset whose long streams repeat their images
-    (`repeats_images`), they may, too, if the stream is shuffled, which scatters the repetitions, or
-    if a repetition of the images begins in the middle of a batch. A shuffled stream of such a
-    dataset counts as ambiguous even if it is so short that it repeats no image.
+    They may in three cases. In the first, the runs are in several orders. The other two concern a
+    dataset whose long streams repeat their images (`repeats_images`): the stream is shuffled, which
+    scatters the repetitions, or a repetition of the images begins in the middle of a batch. A
+    shuffled stream of such a dataset counts as ambiguous even if it is so short that it repeats no
+    image.
     """
     orders = {run.request.order_seed for run in runs}
     if len(orders) > 1:
@@ -203,8 +204,8 @@ def positions_are_ambiguous(runs: pd.Series) -> bool:
 
 
 def _begins_within_a_batch(run: Run) -> bool:
-    """Return whether a repetition of the images begins in the middle of a batch, so that batches
-    overlap.
+    """Return whether a repetition of the images begins in the middle of a batch. If so, its later
+    batches hold images of two batches of the repetition before.
     """
     numbers = image_numbers(run, run.batches["position"])
     return bool((numbers % run.request.batch_size).any())

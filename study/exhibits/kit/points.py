@@ -117,8 +117,8 @@ def cheap_first(points: Sequence[Point]) -> list[Point]:
 def reduced(settings: Settings, **changes: Any) -> dict[str, Any]:
     """Return the changes that every ablation on images makes, updated by `changes`.
 
-    An ablation has the instantaneous stream, its own number of images, and no F, unless `changes`
-    says otherwise.
+    An ablation has the instantaneous stream, `ablation_test_size` images per domain, and no F,
+    unless `changes` says otherwise.
     """
     made = {
         "stream": "instantaneous",

@@ -54,7 +54,8 @@ class Described:
     title: its heading.
     question: the question that it answers.
     modality: the modality of its runs.
-    elsewhere: those of LESS_IN_THE_PAPER on which the exhibit is made, too; none by default.
+    elsewhere: the datasets of LESS_IN_THE_PAPER on which the exhibit is made all the same; none by
+        default. On every other dataset the exhibit is made anyway (`made_on`).
     """
 
     name: ClassVar[str]
@@ -173,6 +174,9 @@ class Shown:
         """Write ANCHOR.md, the numbers as CSV, each table as CSV and LaTeX, and each figure as PNG.
 
         Nothing is written if there is no part. Raises ValueError if two files would have one name.
+
+        From the folder of a report, study/tools/file_figures.py copies these files into `figures/`.
+        study/tools/fill.py writes the numbers of the tables there into RESULTS.md and other pages.
         """
         if not self.parts:
             return

@@ -19,8 +19,8 @@ from cascadetta_lib.data.corruptions import CORRUPTIONS
 from cascadetta_lib.methods import METHODS
 
 WIDTH = 8.0
-"""The width of every figure in inches. It is the same for all, so that their letters have one size
-on a page.
+"""The width of every figure in inches. All figures have the same width, so that letters have one
+size on a page.
 """
 _HEADS = "gauss shot impul defoc glass motn zoom snow frost fog brit contr elast pixel jpeg"
 SHORT = dict(zip(CORRUPTIONS, _HEADS.split(), strict=True))
@@ -71,7 +71,10 @@ ORDER = (
     "cascade_rate_selection",
     "tent_rate_selection",
 )
-"""Methods in the order of colours and markers. Append new methods, so that those of others stay."""
+"""Methods in the order of their colours and markers. Add a new method at the end, so that the other
+methods keep their colours and markers. A method that is not listed comes after all of these
+(`place_of`).
+"""
 
 
 def set_style() -> None:
@@ -162,9 +165,10 @@ def line_over(column: str) -> dict[str, Any]:
 
 
 def reading(frame: pd.DataFrame, columns: Iterable[str] = ()) -> str:
-    """Say what bands and dashes mean in the figures of a table; empty if the figures have neither.
+    """Say what bands and dashes mean in figures that are drawn from `frame`; empty if the figures
+    have neither.
 
-    columns: the columns of the table that are drawn.
+    columns: the columns of `frame` that are drawn.
     """
     said = ""
     if frame["seed"].nunique() > 1:

@@ -93,10 +93,12 @@ def sweep_figure(
 def _cut(
     grid: Sequence[Axes], metrics: Sequence[str], drawn: pd.DataFrame, over: str, most: float
 ) -> str:
-    """End the axis of E at `most`, and the axes of A and of differences at the values that match.
+    """End the axis of E above at `most`, the axis of A below at 100 − `most`, and the axis of
+    differences above at `most` minus the largest E of the reference.
 
     Return sentences that say where the axes end and which E lie beyond. The text is empty, and no
-    axis is limited, if no E is above `most`, or if at some value of the setting all E are above it.
+    axis is limited, if no E is above `most`, or if all E are above `most` at some value of the
+    setting.
     """
     errors = drawn.pivot_table("E", "label", over, sort=False)
     means = drawn.groupby(["label", over], sort=False)["E"].mean()

@@ -59,7 +59,7 @@ def domains_table(frame: pd.DataFrame, shared: set[Any] | None = None) -> pd.Dat
     labels = by_label(comparable(frame, shared=shared))
     numbers = {label: by_domain(each) for label, each in labels.items()}
     table = pd.DataFrame(numbers).T
-    # The user may call a domain as one of the columns that follow.
+    # A domain of the user's own may have the name of a column that is added below.
     taken = {name: f"domain {name}" for name in table.columns if name in MEASURED}
     table = table.rename(columns=taken)
     for metric in ("E", "A", "F"):
@@ -85,6 +85,9 @@ def per_network_mean(rows: pd.DataFrame, metric: str) -> float:
 def by_domain(frame: pd.DataFrame) -> pd.Series:
     """Return the online error (%) by the name of the domain: a mean over the runs of each network,
     then over the networks of `frame`.
+
+    A domain that comes several times in the stream has one value, the mean. Runs that are apart
+    (see `comparable`) are not marked; `domains_table` marks them.
     """
     means = []
     for _, rows in frame.groupby("network", sort=False):
@@ -99,9 +102,11 @@ def by_domain(frame: pd.DataFrame) -> pd.Series:
 def errors_less(frame: pd.DataFrame, base: pd.DataFrame) -> pd.Series:
     """Return the online error minus that of `base`, in points, for each domain of the stream.
 
-    frame, base: tables of `Runs.frame`, a run per seed. The result is a mean over the seeds that
-    both have, with the domains' names as index: a domain that comes several times in the stream
-    has several rows. It is empty if they share none.
+    frame, base: tables of `Runs.frame`, a run per seed.
+
+    The result is a mean over the seeds that both have. The index is the name of the domain, so a
+    domain that comes several times in the stream has several rows. (`by_domain` has one row per
+    name.) The result is empty if the two share no seed.
     """
     both = frame.merge(base, on="seed", suffixes=("", "_base"))
     if both.empty:

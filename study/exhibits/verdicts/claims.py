@@ -29,7 +29,8 @@ THEN = ("", *TOGETHER, "one refutes")
 READINGS_OF_F = {"F": "F of Eq. 2", "F_final": "F of the final model"}
 READINGS_OF_TENT = {"Tent": "Tent with SGD", "Tent (Adam)": "Tent with Adam"}
 """The names of readings. A claim about F has a reading per definition of F. A claim of the paper
-about Tent has a reading with the cascade's optimiser, and one with Adam, as in Tent's release.
+about Tent has a reading with the cascade's optimiser, and one with Adam, as in Tent's release. In a
+claim of our own (section `ours`) Tent is Tent with SGD alone.
 """
 
 
@@ -81,10 +82,14 @@ class Reading:
 class Claim:
     """A sentence that numbers can support or refute, in all its readings.
 
-    section: the paper's section, `appendix`, or `ours`.
+    section: the paper's section, `appendix`, or `ours` for a claim of our own, on Cascade+ or on
+        the field.
     dataset: the dataset of the paper that the claim is about.
-    paper: the paper's own value of the statistic.
-    ours: whether the bound is ours. If so, the paper states no number.
+    paper: the paper's own value of the statistic, as text. With rivals it is a lead, and with
+        several parts it is the value of the part that lies furthest on the wrong side of the bound,
+        or else nearest to the bound.
+    bound_is_ours: whether the bound is ours, because the paper states no number. Whose claim it is
+        does not matter: many claims of the paper have a bound of ours.
     whole: whether only runs on all examples of the paper's stream may judge the claim. VERDICTS.md
         says which claims these are.
     """
@@ -95,7 +100,7 @@ class Claim:
     identifier: str
     sentence: str
     paper: str
-    ours: bool
+    bound_is_ours: bool
     whole: bool
     readings: tuple[Reading, ...]
 
@@ -103,7 +108,7 @@ class Claim:
     def condition(self) -> str:
         """The bound and its side, as text. They are the same in all readings of a claim."""
         reading = self.readings[0]
-        whose = " (our bound)" if self.ours else ""
+        whose = " (our bound)" if self.bound_is_ours else ""
         return f"{reading.side} {reading.bound:g}".replace("-", "−") + whose
 
 
@@ -185,7 +190,7 @@ def read_claims(path: Path) -> list[Claim]:
                 identifier=identifier,
                 sentence=first["sentence"],
                 paper=first["paper"],
-                ours=first["bound_from"] == "ours",
+                bound_is_ours=first["bound_from"] == "ours",
                 whole=first["length"] == "whole",
                 readings=tuple(readings),
             )

@@ -76,8 +76,9 @@ VALUES: dict[str, Callable[[Runs, Run], float]] = {
     "hessian_error": _theorem("error_moved_point", "error_first_order_equal_rates"),
     "least_curvature": _theorem("smallest_curvature", "smallest_curvature", "largest_curvature"),
 }
-"""The values that claims judge besides the METRICS: functions of `Runs` and a run, for the run or
-its network. Errors are in percent, entropies in 0.001 nats.
+"""The values that claims judge besides the METRICS. Each is a function that takes `Runs` and a run,
+and returns a number of this run or of its network. Entropies are in thousandths of a nat, and
+`error_fall` is in points.
 """
 
 
@@ -97,7 +98,7 @@ class Evidence:
     parts: a row per replicate and a column per part; NaN if the part has no run at the replicate.
     used: the runs.
     images: on the authors' network, the standard error of each part over the test images.
-    left_out: the methods that the reading names and NOT_RELEASED excludes.
+    left_out: the methods of the reading that are left out, because they are in NOT_RELEASED.
     """
 
     parts: pd.DataFrame
@@ -152,9 +153,10 @@ def measure(reading: Reading, runs: Runs) -> Evidence:
 def _error_over_images(value: str, first: pd.DataFrame, second: pd.DataFrame) -> float:
     """Return the standard error over the test images of a difference of two methods on one network.
 
-    For E on the same batches it is that of the paired block bootstrap (kit.intervals.bootstrap), as
-    a root mean square over the orders. Otherwise it is that of a difference of two independent
-    shares.
+    For E, if both methods saw the same batches, it comes from the paired block bootstrap
+    (kit.intervals.bootstrap) in each order: it is the root of the mean square over the orders. For
+    other values, and if an order that both have gives no such interval, it is the largest that a
+    difference of two independent shares can have (`_error_of_shares`).
     """
     if value != "E":
         return _error_of_shares(value, first)

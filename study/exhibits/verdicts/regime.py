@@ -113,6 +113,9 @@ def hindrance_of_study(name: str, runs: Runs, tier: Tier = OURS) -> str:
     """Return the first way in which the profile or its networks miss the paper's regime, as text;
     empty if there is none.
 
+    The profile must have severity 5 also for claims on other severities, at which their exhibits
+    run whatever the profile's severity.
+
     name: the paper's dataset.
     """
     section = runs.study.section

@@ -74,7 +74,7 @@ class Finding:
 class Judgement:
     """The verdict on a claim on one dataset, and the reason.
 
-    dataset: None if no dataset of the profile compares with the claim's.
+    dataset: None if no dataset of the profile compares with the dataset of the claim.
     networks: the kinds of weights behind the verdict, such as `shipped`, and the number of test
         examples in the smallest domain.
     """
@@ -133,9 +133,9 @@ def _exact(reading: Reading, parts: pd.DataFrame, over: str) -> Finding:
         outcome: Outcome = "supported" if margins.min() > 0 else "contradicted"
         return Finding(reading, outcome, "counted, so without an interval", part, estimate)
     if margins.min() < 0:
-        reason = "one network is enough; the one furthest beyond the bound is shown"
+        reason = "one network refutes it; the network furthest beyond the bound is shown"
         return Finding(reading, "contradicted", reason, part, estimate)
-    reason = "no network misses the bound, which cannot prove that none does"
+    reason = "no measured network misses the bound; this does not prove that none would"
     return Finding(reading, "undecided", reason, part, estimate)
 
 
@@ -260,8 +260,8 @@ def standing_for(settings: Settings) -> list[tuple[str, Runs]]:
 
 
 def judge_all(settings: Settings) -> list[Judgement]:
-    """Judge every claim on each dataset of the profile that compares with the claim's. Without such
-    a dataset the claim is not tested.
+    """Judge every claim on each dataset of the profile that compares with the dataset of the claim.
+    Without such a dataset the claim is not tested.
     """
     every = standing_for(settings)
     found: list[Judgement] = []

@@ -36,16 +36,16 @@ class Weighed(NamedTuple):
 
 
 def critical_value(values: pd.DataFrame, draws: int = DRAWS) -> float:
-    """Return the quantile that the largest t statistic among the parts would have if the true value
-    of every part lay exactly at its bound (max-t).
+    """Return the 97.5 % quantile of the largest t statistic among the parts, for the case that the
+    true value of every part lies exactly at its bound (max-t).
 
     values: a row per replicate (a seed, or an order) and a column per part; NaN where a part was
         not measured.
 
     Each draw makes as many new replicates as there are. A new replicate is a sum of the replicates'
     deviations from the mean, with random normal weights. So the parts of new replicates have the
-    same correlation, and spreads in the same proportions. Each draw gives the largest t statistic
-    among the parts. Of these values the 97.5 % quantile is returned, for one side of a 95 %
+    correlation of the measured parts, and the ratios of their spreads are the same. Each draw gives
+    the largest t statistic among the parts. The quantile of these values is one side of a 95 %
     interval.
 
     A single part has Student's quantile. Several parts have NaN if none of them has a spread.
@@ -95,7 +95,7 @@ def weigh(
     side, bound: the right side is above the bound (`>`) or below it (`<`).
     over: what the replicates are, in the plural.
     images: the standard error of each part over the test images; None is 0. Its square is added to
-        that of the standard error over the replicates.
+        the square of the standard error over the replicates.
     """
     sign = 1 if side == ">" else -1
     counts = values.count()
