@@ -12,7 +12,6 @@ from made_up_runs import Numbers, content, made_up_runs, points_of, quick, store
 from cascadetta_lib.data.corruptions import HELD_OUT_CORRUPTIONS
 from cascadetta_lib.methods import METHODS
 from study.exhibits.beyond.conditions import CANDIDATES
-from study.exhibits.kit import rate_choice
 from study.exhibits.kit.exhibit import EXHIBITS
 from study.exhibits.kit.rate_choice import (
     CONTROL_NETWORK,
@@ -222,14 +221,11 @@ def test_the_rate_is_read_from_what_the_choice_kept_and_never_from_runs(
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[1]", '{"rate": null}'])
-def test_a_damaged_choice_is_named(
-    content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    damaged = tmp_path / "choice-0.json"
-    damaged.write_text(content)
-    monkeypatch.setattr(rate_choice, "_place", lambda study, contestant: damaged)
-    settings = load_profile("laptop", {"image_choice_learning_rates": [0.001, 0.01]})
+def test_a_damaged_choice_is_named(content: str, runs: Runs, tmp_path: Path) -> None:
+    for kept in Path(runs.settings.results_folder).glob("choice-*.json"):
+        (tmp_path / kept.name).write_text(content)
+    settings = runs.settings.model_copy(update={"results_folder": str(tmp_path)})
     study = Study.without_device(settings, "image")
     tent = next(one for one in contestants(settings) if one.label == "Tent")
-    with pytest.raises(ValueError, match=r"choice-0\.json is damaged: remove it, then run"):
+    with pytest.raises(ValueError, match=r"choice-\w+\.json is damaged: remove it, then run"):
         chosen_rate(study, tent)
