@@ -349,13 +349,13 @@ def tables(tmp_path: Path) -> Path:
             "SAR",
             "Cascade",
             "SAR has an error 0.1 points lower than the cascade "
-            "(95 % interval over images: −0.3 to +0.4; undecided)",
+            "(95 % interval over images: 0.3 higher to 0.4 lower; undecided)",
         ),
         (
             "Cascade",
             "RoTTA",
             "the cascade has an error 5 points lower than RoTTA "
-            "(95 % interval over images: −1 to +9; undecided)",
+            "(95 % interval over images: 1 higher to 9 lower; undecided)",
         ),
         (
             "Cascade, θ_m fixed",

@@ -239,16 +239,19 @@ def _by_how_much(mean: float, low: float, high: float) -> str:
 
 
 def _ends(mean: float, low: float, high: float) -> str:
-    """Write the ends of an interval. If the mean is negative, the ends change their signs and
-    places. If the interval includes 0, add `undecided`.
+    """Write the ends of the interval of a difference, without signs, as `0.3 to 0.7`. If the
+    interval includes 0, each end has its direction: `0.2 lower to 0.8 higher; undecided`. The end
+    that is opposite to the mean comes first.
     """
     digits = _decimals(low, high)
-    if mean < 0:
-        low, high = -high, -low
     if low > 0:
         return f"{number(low, digits)} to {number(high, digits)}"
-    ends = f"{number(low, digits, sign=True)} to {number(high, digits, sign=True)}"
-    return f"{ends}; undecided"
+    if high < 0:
+        return f"{number(-high, digits)} to {number(-low, digits)}"
+    ends = [f"{number(-low, digits)} lower", f"{number(high, digits)} higher"]
+    if mean < 0:
+        ends.reverse()
+    return f"{' to '.join(ends)}; undecided"
 
 
 class Differences(Table):
