@@ -88,8 +88,8 @@ def state_of(path: Path) -> tuple[int, int, int]:
 
 @cache
 def _imports_of(path: Path, package: str, *state: int) -> tuple[str, ...]:
-    """Return the names of the modules that a file of `package` imports and that count, wherever in
-    the file the import stands.
+    """Return the names of the modules that a file of `package` imports, wherever in the file the
+    import stands. Modules that do not count (`_counts`) are left out.
 
     For `from package import name` the module is `package.name` if that is a module, else `package`.
     For a name in PUBLIC it is the module behind the name.
@@ -162,8 +162,9 @@ def class_hash(kind: type) -> str:
     under functools' partial, cache, cached_property and singledispatch, bound methods, and
     instances of the module's own classes. A set is hashed by the `repr` of its members. Of a class
     or function of another module, the name is hashed. Of any other object, the name of its class is
-    hashed, and the object's `repr` if this contains no address in memory. If this class or function
-    comes from a file of the user's own, that file is hashed with its imports, too.
+    hashed, and the object's `repr` if this contains no address in memory. In either case, if the
+    class or function whose name is hashed comes from a file of the user's own, that file is hashed
+    with its imports, too.
     """
     digest = hashlib.sha256()
     _add_object(digest, kind, kind.__module__, {})

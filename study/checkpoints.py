@@ -36,7 +36,8 @@ from study.store import Made, Store
 class Context:
     """What is needed to answer requests: settings, data, device and store.
 
-    brought: a network in place of the settings' own; None: the settings' own.
+    brought: the network that the user brought (Study.bring). It takes the place of the settings'
+        networks. None if the user brought none.
     """
 
     settings: Settings
@@ -59,7 +60,7 @@ class Context:
     def provenance(self, seconds: float, **more: Any) -> Provenance:
         """Return the provenance of a result that is made now.
 
-        seconds: how long it took.
+        seconds: how long it took to make the result.
         more: further fields of Provenance, and values that replace those given here.
         """
         dataset = self.dataset

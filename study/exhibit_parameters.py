@@ -40,8 +40,8 @@ class ImageExhibitParameters(BaseModel, frozen=True, extra="forbid", allow_inf_n
     gradual_test_size: int | None = Field(
         None,
         ge=1,
-        description="images of each domain on the gradual streams and on the walk, and of the "
-        "recurring stream in rate_selection; null: all",
+        description="images of each domain on the gradual streams, on the walk and, in the exhibit "
+        "`rate_selection`, on the recurring stream; null: all",
     )
     long_test_size: int | None = Field(
         None, ge=1, description="images of each domain on the long stream; null: all"

@@ -78,9 +78,9 @@ def build_method(
 def cost_of(request: RunRequest, code: str, method: Method, dataset: Dataset) -> dict[str, float]:
     """Return what a step of a run costs (evaluation.cost). Resets the method.
 
-    Counting takes longer than the step. So if all steps of a method are alike, they are counted
-    once per process for all runs that differ only in stream, severity, learning rate or
-    measurements.
+    Counting the work of a step takes longer than the step. So if all steps of a method are alike,
+    one step is counted per process, for all runs that differ only in stream, severity, learning
+    rate or measurements.
 
     code: the hash of the code that makes the run.
     """

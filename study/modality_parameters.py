@@ -61,7 +61,7 @@ from study.weights_name import WeightsName
 PARTS = ("data", "network", "training", "online", "exhibits")
 """The fields of a section that are groups of parameters."""
 NAMED_PARTS = ("network", "training")
-"""The parts whose names are in flat names."""
+"""The parts whose names are in the names of their parameters (`flat_name`)."""
 SAID_ONCE = ("folder", "device")
 """The fields of `data` that are one parameter for all modalities."""
 MOST_PARAMETERS = 500_000_000
@@ -159,7 +159,7 @@ class Section(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
     """
 
     dataset: DatasetName | tuple[DatasetName, ...] = Field(
-        description="a name, or KIND:FOLDER; a list makes a job of each"
+        description="a name, or KIND:FOLDER; in a list, each dataset has a job of its own"
     )
     weights: WeightsName = Field(
         WeightsName("train"),
@@ -189,7 +189,10 @@ class Section(BaseModel, frozen=True, extra="forbid", allow_inf_nan=False):
         "label",
     )
     batch_size: int | None = Field(
-        None, ge=1, description="test batch; null: the paper's, 32, Tiny-ImageNet 64"
+        None,
+        ge=1,
+        description="size of the test batches; null: the dataset's own, 64 for tiny_imagenet and "
+        "imagenet_sample, otherwise 32",
     )
     data: Options
     network: Network
@@ -395,7 +398,8 @@ class TextSection(Section):
     batch_size: int | None = Field(
         None,
         ge=2,
-        description="test batch, null: the paper's 32; one vector has no variance for BatchNorm",
+        description="size of the test batches, at least 2, because one vector has no variance for "
+        "BatchNorm; null: the paper's 32",
     )
 
 

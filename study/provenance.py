@@ -59,14 +59,15 @@ weights were from the source after each batch, not only at the end of each domai
 class Provenance:
     """What made a checkpoint or a run, besides its request.
 
-    fingerprint, domain_source, origin: of the data, see `Dataset`. The first two are in the key of
-        a run, and the first in that of a checkpoint.
+    fingerprint, domain_source, origin: facts of the data, as in `Dataset`. The first two are in the
+        key of a run, and the fingerprint is in the key of a network that is trained here.
     code: the hash of the code, which is in the key.
     seconds: how long the making took.
     network: where the network of a run comes from.
     cost: see `evaluation.cost`.
     filed: None if the run was made here. If `pack_runs.py unpack` put it into this store from the
-        committed files: the word UNPACKED, then which of its columns are by batch or by domain.
+        committed files: the word UNPACKED, then which of the run's columns are by batch or by
+        domain.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")

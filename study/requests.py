@@ -4,8 +4,13 @@ A key is a hash of the whole request and of the *content*. The content consists 
 data and a hash of the code. For a result on target domains it also says in words what made the
 domains.
 
-The code is that of the library, of `make_run` and of `published_networks`. So a stored result is
-found only while the same request, data and code would make it again.
+The code is that of the modules that make the result, each with everything that it imports from the
+library (`code_hash`). For a run these are the modules of the method, of the evaluator and the cost,
+of the dataset's loader, and of the modality's data (DATA_MODULES). The hash of `make_run` is added,
+and the hash of the code that makes the network: of the training, or of `published_networks` for a
+network from a file. A new method's file changes no other key.
+
+So a stored result is found only while the same request, data and code would make it again.
 """
 
 import hashlib
@@ -39,7 +44,7 @@ DATA_MODULES: dict[Modality, str] = {
 """For each modality, the module that prepares its examples and gives its target domains."""
 TRAINING_MODULES = ("cascadetta_lib.training.pretrain",)
 FROM_FILES = ("shipped", "folder", *PUBLISHED)
-"""The kinds of weights that LOADING_MODULES read from a file."""
+"""The kinds of weights that are in a file. Code of LOADING_MODULES puts them into a network."""
 MEASURING_MODULES = ("cascadetta_lib.evaluation.evaluator", "cascadetta_lib.evaluation.cost")
 MEASURED_BESIDE = ("forward_transfer", "source_agreement")
 """The parameters of a run that ask for extra measurements; E and A do not depend on them."""
@@ -252,7 +257,9 @@ def batch_size(settings: Settings, modality: Modality) -> int:
 
 
 def code_of_training(modality: Modality) -> str:
-    """Hash the code that trains a network: the training, the networks and the data."""
+    """Hash the code that trains a network: the code of the training and of the modality's data,
+    with all that they import, such as the models.
+    """
     return code_hash([*TRAINING_MODULES, DATA_MODULES[modality]])
 
 
@@ -280,9 +287,10 @@ def code_of_variance(request: CheckpointRequest) -> str:
 
 
 def code_of_run(request: RunRequest) -> str:
-    """Hash the code that makes a run: the method, the evaluator and the cost, what reads the data
-    and gives the target domains, what makes the network, and `make_run`, which gives each its
-    options.
+    """Hash the code that makes a run: the code of the method, of the evaluator and the cost, of the
+    dataset's loader and the modality's data, and of the network (`code_of_network`), each with its
+    imports. Of `make_run`, which gives the method and the evaluator their options, only the file
+    itself is hashed.
     """
     checkpoint = request.checkpoint
     measured = code_hash([*MEASURING_MODULES, DATA_MODULES[checkpoint.modality]])

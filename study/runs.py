@@ -149,8 +149,9 @@ def check_data(context: Context) -> None:
     """Raise ValueError if the dataset does not fit the settings.
 
     It does not fit if the stream has a walk and the corrupted images come from a -C archive, which
-    has no walks. If the settings train networks, it also does not fit if there are fewer examples
-    to train on than a batch takes, if a class has none of them, or if a single text is held out.
+    has no walks. If the settings train networks, it also does not fit in three cases: there are
+    fewer examples to train on than a batch takes, a class has no example to train on, or only one
+    text is held out.
     """
     dataset = context.dataset
     if isinstance(dataset, ImageDataset):

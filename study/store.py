@@ -43,7 +43,7 @@ from study.requests import (
 DESCRIPTION = "entry.json"
 CHECKSUMS = "SHA256SUMS"
 FORMAT_FILE = "store-format"
-"""The file of a store that says which form its entries have."""
+"""The file of a store that says which format its entries have (STORE_FORMAT)."""
 Kind = Literal["checkpoints", "runs", "theorem", "variance"]
 REQUESTS: dict[Kind, type[Request]] = {
     "checkpoints": CheckpointRequest,
@@ -111,12 +111,14 @@ class Unusable(Exception):
 
 
 class Damaged(Unusable):
-    """Raised for an entry whose files are not those that were written. The message says which."""
+    """Raised for an entry whose files are not those that were written. The message says what is
+    wrong.
+    """
 
 
 class OtherVersion(Unusable):
-    """Raised for an undamaged entry whose request this version cannot read, or for which it
-    computes another key.
+    """Raised for an undamaged entry of another version: this version cannot read the entry's
+    request, or computes another key from it.
     """
 
 

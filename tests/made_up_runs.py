@@ -1,4 +1,4 @@
-"""Made-up runs: what they show is said by the test, what they are asked by is what a study asks."""
+"""Made-up runs. The test chooses their numbers. Their requests are those that a study makes."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -24,11 +24,24 @@ from study.study import Study
 
 @dataclass(frozen=True)
 class Numbers:
-    """What a made-up run shows: errors of the `count` examples of each batch, the same in every
-    domain or a row a domain; accuracy after the domains, and of a source model that was adapted to
-    a domain alone, in [0, 1]; entropies of a in nats, one a batch; seconds a domain; the work of a
-    step, in forward passes; distances moved, of scales and shifts, and of the rest; levels of the
-    alarm, and shares of examples on which the source agrees, one a domain, again and again."""
+    """The numbers of a made-up run.
+
+    errors: how many examples of each batch are predicted wrongly: a number per batch, the same in
+        every domain, or a row per domain.
+    accuracy: the accuracy on each domain after the stream's domains, in [0, 1].
+    alone: the accuracy of a source model that was adapted to a domain alone, in [0, 1]. None: not
+        measured.
+    entropies: the entropy of a in each batch of a domain, in nats.
+    seconds: the time per domain.
+    count: the number of examples per batch.
+    work: the work of a step, in forward passes.
+    moved: the distances moved by the scales and shifts, and by all other parameters.
+    levels: the level of the alarm in each domain.
+    agreements: the share of examples on which the source agrees, in each domain.
+
+    If there are fewer entropies than batches in a domain, or fewer levels or agreements than
+    domains, they are repeated from the first one on.
+    """
 
     errors: Sequence[int] | np.ndarray = (2, 0)
     accuracy: float = 0.5

@@ -24,9 +24,9 @@ TABLES: dict[str, list[str]] = {
     "data that claim to be others": list(CLAIMS),
     "bad inputs": [bad.what for bad in BAD_INPUTS],
     "recordings": list(SILENCE_OR_NOISE),
-    "texts and names of papermill": [*INJECTED, *(" ".join(given) for given, _ in READ_OTHERWISE)],
+    "names given to papermill": [*INJECTED, *(" ".join(given) for given, _ in READ_OTHERWISE)],
     "two clones": list(MIXED_UP),
-    "relations of methods": list(RELATIONS),
+    "relations": list(RELATIONS),
     "archives": [*LINKS, *(f"{name}, {by}" for name in OTHER_CONTENTS for by in ("md5", "sha256"))],
 }
 SLIPPED: dict[str, list[str]] = {
@@ -110,7 +110,7 @@ SLIPPED: dict[str, list[str]] = {
         "a notebook with _seed",
     ],
     "recordings": list(SILENCE_OR_NOISE),
-    "texts and names of papermill": [
+    "names given to papermill": [
         "lr = 0.1",
         "_seed = 3",
         "image = {'depth': 2}",

@@ -24,7 +24,7 @@ NOT_SHOWN = {
 run missing.
 """
 ELSEWHERE = {"imagenet"}
-"""The exhibits that are made on other data alone, which the report does not count."""
+"""The exhibits that are made on other datasets alone. The report of `quick` does not count them."""
 
 
 def test_quick_makes_the_report(tmp_path: Path) -> None:

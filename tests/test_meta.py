@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn import functional as F
+from torch.nn.utils.parametrizations import weight_norm
 
 from cascadetta_lib.methods.cascade import CascadeMethod
 from cascadetta_lib.models import (
@@ -119,6 +120,44 @@ def test_exact_meta_gradient_against_finite_differences(
     loss, gradients = meta_gradient(model, problem)
     assert loss.item() == pytest.approx(outer_loss_after_the_step(model, problem), rel=1e-12)
     assert_gradients(model, gradients, lambda: outer_loss_after_the_step(model, problem))
+
+
+@both_inner_steps
+@pytest.mark.parametrize("dim", [0, 1, None])
+def test_meta_gradient_of_weight_normalised_layers_against_finite_differences(
+    dim: int | None, which: str
+) -> None:
+    """By double backward the gradient of the weight's length is off by percents."""
+    model = smooth_network()
+    weight_norm(model.feature_extractor[1], dim=dim)
+    weight_norm(model.main_classifier, dim=dim)
+    problem = smooth_problem(model, which, "paper")
+    _, gradients = meta_gradient(model, problem)
+    assert_gradients(model, gradients, lambda: outer_loss_after_the_step(model, problem))
+
+
+def test_meta_gradient_of_the_older_weight_norm_is_that_of_the_newer() -> None:
+    model = smooth_network()
+    with pytest.warns(FutureWarning, match="weight_norm"):
+        nn.utils.weight_norm(model.main_classifier)
+    _, gradients = meta_gradient(model, smooth_problem(model, "all", "paper"))
+    newer = smooth_network()
+    weight_norm(newer.main_classifier)
+    _, expected = meta_gradient(newer, smooth_problem(newer, "all", "paper"))
+    names = {"weight_g": "original0", "weight_v": "original1"}
+    for name, new in names.items():
+        found = gradients[f"main_classifier.{name}"]
+        torch.testing.assert_close(
+            found, expected[f"main_classifier.parametrizations.weight.{new}"]
+        )
+
+
+def test_double_backward_through_weight_norm_is_refused() -> None:
+    model = smooth_network()
+    weight_norm(model.main_classifier)
+    model.feature_extractor.append(nn.Mish())
+    with pytest.raises(ValueError, match="mish has no tangent here, and .* weight_norm wrongly"):
+        meta_gradient(model, smooth_problem(model, "all", "paper"))
 
 
 WITH_THETA_A = [

@@ -67,7 +67,9 @@ def network(objective: str, modality: Modality = "image") -> Any:
 
 
 def make(name: str, modality: Modality = "image", **options: Any) -> Method:
-    """The method on a fresh network, whose running statistics are those of no batch."""
+    """The method on a network, by default a new one. The running statistics of a new network are
+    still 0 and 1, so no batch has changed them.
+    """
     model = options.pop("model", None) or network(METHODS[name].objective_on(modality), modality)
     copies = "image" if modality == "image" else noisy_copies
     source = made_up(modality) if METHODS[name].needs_source else None
@@ -569,7 +571,9 @@ def test_cotta_augments_rgb_images_only(images: Tensor) -> None:
 def test_diversity_is_in_the_loss_of_every_method_that_takes_it(
     name: str, modality: Modality, batch: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sar, "RADIUS", 0.0)  # SAR's loss is at weights that the option shifts, too.
+    # With `diversity` SAR's ascent leads to other weights. There the loss would differ by more than
+    # the term.
+    monkeypatch.setattr(sar, "RADIUS", 0.0)
     plain = make(name, modality, diversity=0.0)
     diverse = make(name, modality, diversity=1.0)
     outputs = plain.predict(batch)

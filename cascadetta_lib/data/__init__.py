@@ -91,7 +91,7 @@ def code_of_loader(kind: str) -> str:
     """Hash the code of the loader that is registered as `kind`, and the code that it uses.
 
     The code is the loader's module and what it imports (`code_hash`). A loader that is defined in a
-    notebook's cell has no such file; it is hashed by its contents (`value_hash`).
+    notebook's cell has no file; it is hashed by its contents (`value_hash`).
     """
     load = DATASETS[kind].load
     if hasattr(sys.modules[load.__module__], "__file__"):

@@ -90,7 +90,8 @@ class Dataset(ABC):
         and unchanged.
     compare_with: the name of the paper's dataset that these data are or stand in for; None if there
         is none. The paper's numbers on that dataset may stand beside the results only if
-        `data.Entry.real` is True and `data.Entry.own` is False.
+        `data.Entry.real` is True and `data.Entry.own` is False. Otherwise each claim on that
+        dataset is `not tested` on these data. With None, the verdicts do not look at these data.
     class_names: the names of the classes, in the order of their labels.
     train: the source examples to train on.
     held_out: the source examples that are set aside from training.

@@ -15,8 +15,8 @@ from cascadetta_lib.data.images import ImageDataset, ImageOptions, domains_of
 from cascadetta_lib.data.npz import read_images
 
 DISTINCT = 992
-"""How many different images are used. They are 31 batches of 32, so each repetition of them has the
-same images in each batch.
+"""How many different images are used. They fill 31 batches of 32. So, in batches of 32, the n-th
+batch of every repetition holds the same images.
 """
 VERSIONS = 10
 """How often each image comes on the longest stream: as it is, mirrored, as it is, and so on. Each

@@ -246,7 +246,9 @@ def make_image_dataset(
     """Make a dataset from all training and test images. The options say how many of them are used,
     and which share of the training images is held out.
 
-    train, test: all images, uint8 (N, 3, H, W) on the CPU, and their labels.
+    train, test: all images, uint8 (N, 3, H, W) on the CPU, and their labels. Test images keep their
+        order. If they are stored class by class, pass them through `base.mixed`: otherwise most
+        batches hold a single class.
     recognised: whether a hash or fingerprint shows that the clean images are the public ones. The
         dataset counts as recognised only if, in addition, the options use all of them.
     archive, compare_with: see `ImageDataset`.
@@ -254,7 +256,7 @@ def make_image_dataset(
         input_size of `ImageDataset`.
 
     Raises ValueError if no image is left to train on or to hold out, and DataMissing as
-    `domains_of`.
+    `domains_of` does.
     """
     train_count = options.train_size or len(train.y)
     test_count = options.test_size or len(test.y)

@@ -109,7 +109,8 @@ def make_stream(
     visits: the number of rounds of the recurring stream.
     walk_steps: how many of a walk's 20 places are used, at equal distances; a divisor of 20.
 
-    Raises ValueError for anything else.
+    Raises ValueError for any other value, also for a domain or severity that is not in
+    `vocabulary`.
     """
     require_whole("visits", visits, least=1)
     require_whole("walk_steps", walk_steps, least=1)

@@ -13,8 +13,8 @@ from cascadetta_lib.models import NORMALIZATION_LAYERS
 class Moved(NamedTuple):
     """Euclidean distances from the source, scalars ≥ 0 on the device.
 
-    normalization: of the adapted scales and shifts of normalisation layers. others: of all other
-    adapted parameters, such as those of θ_m.
+    normalization: the distance of the adapted scales and shifts of normalisation layers.
+    others: the distance of all other adapted parameters, such as those of θ_m.
     """
 
     normalization: Tensor

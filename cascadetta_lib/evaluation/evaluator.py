@@ -65,8 +65,9 @@ class Evaluation(NamedTuple):
     errors: how many of these are predicted wrongly.
     classes_predicted: the number of different classes that are predicted.
     alarm_level: the level of the alarm after the batch (alarm.py).
-    source_agreement: the share of the examples that the source model predicts as the same class
-        (source_agreement.py). The column is there only if the evaluator is asked for it.
+    source_agreement: the share of the examples for which the source model predicts the same class
+        as the method (source_agreement.py). The column is there only if the evaluator is asked for
+        it.
     the columns of `losses.describe` (without θ_a all but entropy_main are NaN).
     moved_normalization, moved_others: how far the adapted parameters are from the source after the
         batch (distance.Moved).
@@ -401,8 +402,8 @@ class Evaluator:
     ) -> list[dict[str, Tensor]]:
         """Return what is measured of a batch, per domain in it: scalars on the device.
 
-        agrees: whether the source model predicts the same class, per example, (B,). None if this is
-        not recorded.
+        agrees: per example, (B,), whether the source model predicts the same class as the method.
+            None if this is not recorded.
         """
         z, a = outputs
         # A network may mask classes by −∞, but never all of them.

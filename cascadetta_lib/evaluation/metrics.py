@@ -49,7 +49,7 @@ def forward_transfer(accuracies: pd.DataFrame, definition: Transfer = "paper") -
 
     paper: R(T_t | T_1:t) − R(T_t | T_t), which is Eq. 2. For R(T_t | T_t) a source model adapts to
         T_t alone.
-    final: R(T_t | T_1:N) − R(T_t | T_t), which the published tables fit better.
+    final: R(T_t | T_1:N) − R(T_t | T_t). The published tables fit this better than Eq. 2.
     unadapted: R(T_t | T_1:N) minus the accuracy of the unadapted model. The release computes this
         too, unintentionally: its second model should adapt to T_t, but the optimiser updates
         another copy, so the second model stays unadapted. One difference is left: the release's

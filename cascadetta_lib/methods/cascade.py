@@ -79,7 +79,8 @@ class CascadeNoAuxiliary(CascadeMethod):
 class CascadeSameWeights(CascadeNoAuxiliary):
     """Adapt the cascade's own network, pre-trained with θ_a, by the entropy of z in place of a.
 
-    This is the other reading of "without θ_a", beside `cascade_no_auxiliary`.
+    "Without θ_a" in the paper can be read in two ways: as this method, or as
+    `cascade_no_auxiliary`.
     """
 
     objective = "meta"

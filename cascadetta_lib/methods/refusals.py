@@ -293,8 +293,8 @@ class Checks:
         """Check the step inside `with`, on a batch of `count` examples.
 
         Refuse an empty batch, and a batch that gives a BatchNorm a single value per channel. On a
-        GPU, refuse the step if the values of an earlier step are known by now not to have been
-        finite (`require_earlier_finite`). Until a step has been completed, also refuse a model
+        GPU, refuse the step if a result that has arrived says that values of an earlier step were
+        not finite (`require_earlier_finite`). Until a step has been completed, also refuse a model
         whose forward pass has replaced parameters (`require_own_parameters`).
         """
         if not count:

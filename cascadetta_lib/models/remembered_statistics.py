@@ -185,8 +185,8 @@ def statistics_of(module: nn.Module) -> Iterator[RememberedStatistics]:
 
 
 def remember(module: nn.Module) -> None:
-    """Store the blend of the last forward pass in every BatchNorm layer of `module` that has such
-    statistics.
+    """Store the blend of the last forward pass in every BatchNorm layer of `module` to which
+    `give_statistics` gave statistics.
     """
     for statistics in statistics_of(module):
         statistics.remember()

@@ -152,8 +152,8 @@ def meta_gradient(model: nn.Module, problem: MetaProblem) -> tuple[Tensor, ByNam
     H v_I is the gradient of the slope ⟨∇L, v_I⟩, where L is the inner loss (`_slope`).
 
     Raises ValueError for a network that recomputes activations in the backward pass, for a network
-    with a parameter that requires no gradient, and for a name in `problem.inner_names` that no
-    parameter has.
+    with a parameter that requires no gradient, for a name in `problem.inner_names` that no
+    parameter has, and for a network with weight_norm and a function that tangents.py does not know.
     """
     psi: ByName = dict(model.named_parameters())
     for name in problem.inner_names:
@@ -192,10 +192,18 @@ def _slope(tape: Tape, inner_loss: Tensor, inner: ByName, v: ByName) -> Tensor:
     computes it, at twice the cost.
 
     inner: the parameters I. v: the gradient of the outer loss.
+
+    Raises ValueError if double backward would be wrong, because of a weight-normalised layer.
     """
     try:
         return tape.derivative(inner_loss, {inner[name]: v[name] for name in inner})
-    except UnknownFunctionError:
+    except UnknownFunctionError as error:
+        if any(call.function is torch._weight_norm for call in tape.calls):
+            raise ValueError(
+                f"meta_gradient: {error}, and torch differentiates weight_norm wrongly the second "
+                "time; allowed are networks without weight_norm, or whose functions all have a "
+                "rule in cascadetta_lib/training/tangents.py"
+            ) from None
         gradient = _gradients(inner_loss, inner, create_graph=True)
         products = [(gradient[name] * v[name]).sum() for name in inner]
         return torch.stack(products).sum()

@@ -9,7 +9,7 @@ for BatchNorm's second derivatives.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -255,6 +255,22 @@ def _by_transposed_gradient(call: Call, known: Known) -> Tensor:
     return tangent
 
 
+def weight_norm(direction: Tensor, length: Tensor, dim: int) -> Tensor:
+    """Return length · direction / ‖direction‖, the weight of a weight-normalised layer.
+
+    This is torch._weight_norm by its formula. Torch differentiates its own function correctly once,
+    but not twice (torch 2.14.1; findings/second-derivative-of-weight-norm.sh).
+
+    dim: the norm is over all dimensions except this one; −1: over all dimensions.
+    """
+    return direction * (length / torch.norm_except_dim(direction, 2, dim))
+
+
+def _weight_norm(call: Call, known: Known) -> Tensor:
+    """Return the tangent of torch._weight_norm, by the formula."""
+    return _by_transposed_gradient(replace(call, function=weight_norm), known)
+
+
 def _mean_and_variance(x: Tensor) -> tuple[Tensor, Tensor]:
     """Return the mean and the variance (divided by n) of each channel of x (B, C, …): two tensors
     (C,).
@@ -367,6 +383,7 @@ COUNT_BY_POSITION: dict[Rule, int] = {_affine: 2, _masked_fill: 3}
 """The number of positional arguments that a rule needs, if it is more than one."""
 RULES: dict[Any, Rule] = {
     F.batch_norm: _batch_norm,
+    torch._weight_norm: _weight_norm,
     Tensor.masked_fill: _masked_fill,
     **dict.fromkeys(AFFINE, _affine),
     **dict.fromkeys(RELUS, _relu),

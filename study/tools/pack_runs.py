@@ -164,7 +164,7 @@ def _to_digits(value: float, digits: int) -> float:
 
 def _beside_a_selection(runs: Iterable[RunRequest]) -> set[RunRequest]:
     """Return the requests for methods that select their rate, and the requests at fixed rates
-    beside them. A request is beside a selection if `_at_any_rate` of both is the same.
+    beside them. A request is beside a selection if `_at_any_rate` returns the same for both.
     """
     of_stream = {request: _at_any_rate(request) for request in runs}
     selections = {same for request, same in of_stream.items() if request.method in SELECTING}
@@ -256,36 +256,43 @@ def _weights(run: Run) -> str:
 
 COLUMNS: dict[str, tuple[str, Callable[[Run], Any]]] = {
     "modality": ("image, text or speech", lambda run: run.request.checkpoint.modality),
-    "dataset": ("as the profile names it", lambda run: run.request.checkpoint.dataset),
-    "data": ("the clean data, as they were recognised", lambda run: run.provenance.data_source),
+    "dataset": (
+        "name of the dataset in the store, such as cifar10",
+        lambda run: run.request.checkpoint.dataset,
+    ),
+    "data": ("where the data come from, in words", lambda run: run.provenance.data_source),
     "domains": (
         "where the shifted data come from: the generator and the textures of frost, or an archive",
         lambda run: run.provenance.domain_source,
     ),
-    "fingerprint": ("of the clean data", lambda run: run.provenance.fingerprint),
-    "method": ("at test time", lambda run: run.request.method),
+    "fingerprint": (
+        "hash of all training and test examples",
+        lambda run: run.provenance.fingerprint,
+    ),
+    "method": ("method at test time", lambda run: run.request.method),
     "objective": ("pre-training of the network", lambda run: run.request.checkpoint.objective),
     "weights": (
         "where the network comes from, with the beginning of a hash",
         lambda run: run.request.checkpoint.weights,
     ),
-    "weights_sha256": ("beginning of the SHA-256 of its weights", _weights),
-    "network": ("its architecture", architecture_of),
+    "weights_sha256": ("beginning of the SHA-256 of the network's weights", _weights),
+    "network": ("architecture of the network", architecture_of),
     "seed": (
-        "of the pre-training, and of the method's random draws",
+        "seed of the pre-training, and of the method's random draws",
         lambda run: run.request.checkpoint.seed,
     ),
     "order_seed": (
-        "draws the order of domains and examples; empty: as stored",
+        "seed that draws the order of domains and examples; empty: as stored",
         lambda run: run.request.order_seed,
     ),
     "stream": (
-        "its domains in their order; one that comes at several severities in turn is named once",
+        "domains in the order of the stream; a domain that comes at several severities in turn is "
+        "named once",
         lambda run: " ".join(name for name, _ in groupby(one.name for one in run.request.stream)),
     ),
-    "severities": ("of the corruptions", _severities),
+    "severities": ("severities of the corruptions", _severities),
     "order": (
-        "of the examples, such as mixed or correlated; empty: domain by domain",
+        "order of the examples, such as mixed or correlated; empty: domain after domain",
         lambda run: run.request.order,
     ),
     "reset_each": (
@@ -293,22 +300,29 @@ COLUMNS: dict[str, tuple[str, Callable[[Run], Any]]] = {
         lambda run: run.request.reset_each,
     ),
     "on_alarm": (
-        "what it does where its predictions collapse",
+        "what is done if the alarm for collapse rings: reset or stop; empty: nothing",
         lambda run: run.request.on_alarm,
     ),
     "delta": ("δ of a correlated stream", lambda run: run.request.dirichlet_delta),
-    "examples": ("of the whole stream", lambda run: int(run.batches["count"].sum())),
+    "examples": (
+        "number of examples in the stream",
+        lambda run: int(run.batches["count"].sum()),
+    ),
     "batches": (
-        "how many there are; a method that learns from every batch makes as many updates",
+        "number of batches in the stream; a method that learns from every batch makes as many "
+        "updates",
         _batches,
     ),
-    "batch_size": ("the last of a domain may be shorter", lambda run: run.request.batch_size),
+    "batch_size": (
+        "examples per batch; the last batch of a domain may be smaller",
+        lambda run: run.request.batch_size,
+    ),
     "rate": (
         "learning rate at test time, which a method that does not learn ignores",
         lambda run: run.request.online_learning_rate,
     ),
     "optimizer": (
-        "at test time; empty: the method's own",
+        "optimiser at test time; empty: the method's own",
         lambda run: run.request.online_optimizer,
     ),
     "predict": (
@@ -341,11 +355,12 @@ COLUMNS: dict[str, tuple[str, Callable[[Run], Any]]] = {
         for name, definition in TRANSFERS.items()
     },
     **{
-        name: (f"{words}, mean over the stream", partial(_mean, name=name))
+        name: (f"mean over the stream of the {words}", partial(_mean, name=name))
         for name, words in {
             "entropy_main": "entropy of z in nats",
             "entropy_auxiliary": "entropy of a in nats; empty without θ_a",
-            "agreement": "share of examples for which z and a name one class",
+            "agreement": "share of examples on which z and a predict the same class; empty without "
+            "θ_a",
         }.items()
     },
     "moved_normalization": (
@@ -353,17 +368,20 @@ COLUMNS: dict[str, tuple[str, Callable[[Run], Any]]] = {
         lambda run: _last(run, "moved_normalization"),
     ),
     "moved_others": (
-        "the same of all other adapted parameters",
+        "distance of all other adapted parameters from the source at the end of the stream",
         lambda run: _last(run, "moved_others"),
     ),
-    "profile": ("that asked for it", lambda run: run.provenance.profile),
-    "code": ("hash of the code that made it", lambda run: run.provenance.code),
-    "revision": ("commit of the code that made it", lambda run: run.provenance.code_revision),
-    "device": ("that it ran on", lambda run: run.provenance.device),
-    "threads": ("of the CPU", lambda run: run.provenance.threads),
-    "torch": ("its version", lambda run: run.provenance.packages.get("torch")),
-    "seconds": ("that it took", lambda run: run.provenance.seconds),
-    "finished": ("when", lambda run: run.provenance.finished),
+    "profile": ("profile that asked for the run", lambda run: run.provenance.profile),
+    "code": ("hash of the code that made the run", lambda run: run.provenance.code),
+    "revision": (
+        "commit of the code that made the run",
+        lambda run: run.provenance.code_revision,
+    ),
+    "device": ("device that the run was made on", lambda run: run.provenance.device),
+    "threads": ("number of threads on the CPU", lambda run: run.provenance.threads),
+    "torch": ("version of PyTorch", lambda run: run.provenance.packages.get("torch")),
+    "seconds": ("seconds that the run took", lambda run: run.provenance.seconds),
+    "finished": ("when the run was finished", lambda run: run.provenance.finished),
 }
 """For each column of the table: what it holds, and how it is computed from a run."""
 BY_DOMAIN = "E_"
@@ -399,21 +417,21 @@ def table_of_runs(entries: Iterable[Packed]) -> pd.DataFrame:
 
 def dictionary() -> str:
     """Return the descriptions of the table's columns as Markdown."""
-    described = {"key": "of the run in a store"}
+    described = {"key": "key of the run in a store"}
     described |= {name: about for name, (about, _) in COLUMNS.items()}
     described |= {
-        f"{BY_DOMAIN}DOMAIN": "online error on that domain in percent, mean over its severities; "
-        "empty where the stream has no such domain",
-        "entropies": "`by batch`: each batch has its entropies and agreement; `by domain`: it has "
-        "the means over its domain",
-        "sha256": "beginning of the SHA-256 of the run's line in the batches",
+        f"{BY_DOMAIN}DOMAIN": "online error on this domain in percent, mean over its places in "
+        "the stream; empty if the stream does not have the domain",
+        "entropies": "`by batch`: each batch has its own entropies and agreement; `by domain`: all "
+        "batches of a domain have the means over the domain",
+        "sha256": "beginning of the SHA-256 of the run's line in a `*.jsonl.xz` file",
     }
     table = pd.Series(described, name="what it holds").rename_axis("column").to_frame()
     return (
         "# The runs\n\n"
-        f"`{TABLE}` has a row per run behind the figures. Written by "
-        "`study/tools/pack_runs.py`, whose first lines say what the other files are and how the "
-        "runs are filed in a store again.\n\n"
+        f"`{TABLE}` has a row per run behind the figures. `study/tools/pack_runs.py` writes it. "
+        "The first lines of `pack_runs.py` say what the other files here are, and how to put the "
+        "runs back into a results folder.\n\n"
         f"{markdown(table)}\n"
     )
 

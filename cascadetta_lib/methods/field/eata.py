@@ -1,6 +1,6 @@
-"""ETA and EATA (Niu et al. 2022): minimise the entropy of examples with sure predictions that are
-unlike earlier ones. EATA also keeps weights near the source, those with large Fisher information
-most.
+"""ETA and EATA (Niu et al. 2022): minimise the entropy of examples whose predictions are sure, and
+unlike the predictions chosen before. EATA also keeps the weights near the source's, most of all the
+weights with large Fisher information.
 """
 
 import math
@@ -29,7 +29,7 @@ SURE = 0.4
 """E₀ as a share of ln C, the largest possible entropy (Eq. 3 and the authors' settings)."""
 SIMILARITY = 0.4
 """d: an example is left out if the cosine of its prediction and the mean prediction is d or more
-(Eq. 5). The value is that for CIFAR-10.
+(Eq. 5). The value is the authors' for CIFAR-10.
 """
 MOMENTUM = 0.9
 """The share of the old mean in a moving mean, such as that of the chosen predictions (Eq. 4)."""
@@ -55,9 +55,9 @@ class ETA(Tent):
     """Minimise the mean of exp(E₀ − H)·H over the chosen examples: those with entropy H < E₀ whose
     prediction is unlike the moving mean of the predictions chosen before.
 
-    If no example is chosen and `diversity` is 0, the loss is 0, and only the optimiser's momentum
-    moves the weights. The release takes no step. With `diversity` above 0, only the term of
-    `diversity` remains. The authors use SGD with plain momentum 0.9, not Nesterov momentum, and a
+    If no example is chosen, only the term of `diversity` remains. If `diversity` is 0 as well, the
+    loss is 0, and only the optimiser's momentum moves the weights. The release takes no step if no
+    example is chosen. The authors use SGD with plain momentum 0.9, not Nesterov momentum, and a
     learning rate of 0.00025 on ImageNet.
     """
 
@@ -96,7 +96,7 @@ class EATA(WithSource, ETA):
     authors chose β for the smaller ω.
 
     If no example is chosen and `diversity` is 0, only the second term is minimised. The authors'
-    code then takes no step.
+    code takes no step if no example is chosen.
 
     Raises ValueError if a BatchNorm has no running statistics, or if torch.func.vmap cannot go
     through the network.

@@ -1,7 +1,7 @@
 """Beyond the paper: why θ_a collapses, and what could prevent it, by comparing pre-trainings.
 
-CONDITIONS each change one value of the paper's pre-training. CANDIDATES are all pre-trainings in
-which θ_a learns from a self-supervised loss.
+Each of CONDITIONS changes one value of the paper's pre-training. CANDIDATES are all pre-trainings
+in which θ_a learns from a self-supervised loss.
 
 All runs are at one seed, on four corruptions of held-out source images. No test stream has these
 corruptions, so a choice made here has not seen the test domains.
@@ -67,8 +67,9 @@ class Conditions(OnSource):
         """Return points of the pre-trainings to compare.
 
         If the profile trains its networks, these are new networks, trained for `trial_epochs`
-        epochs on `trial_train_size` images. Otherwise they are those of CANDIDATES that the
-        profile's `image_weights` has. There is no point if the profile lacks the cascade.
+        epochs on `trial_train_size` images. Otherwise the pre-trainings are those of CANDIDATES
+        whose networks the profile's `image_weights` has. There is no point if the profile lacks the
+        cascade.
         """
         image = settings.image
         if "cascade" not in image.methods:

@@ -301,7 +301,7 @@ def _figure(frame: pd.DataFrame, paper: pd.DataFrame, rate: float) -> Part | str
         axes.set(title=title)
         axes.margins(y=0.1)  # so that the frame does not cut a diamond
         name_domains(axes, heads)
-    # The legend names them in grey, because each panel has its own colour.
+    # The legend shows a tick and a dot in grey, because each panel has its own colour.
     grid[0].plot([], [], "_", ms=9, color="0.3", label="one order")
     grid[0].plot([], [], "o", ms=3, color="0.3", label="mean of the orders")
     # Set last, because it fixes the upper limit of the axis that all panels share.

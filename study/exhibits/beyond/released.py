@@ -35,8 +35,8 @@ class Released(Exhibit):
 
 
 def _beside_the_rows(frame: pd.DataFrame, paper: pd.DataFrame) -> Part | str:
-    """Draw a panel per method with a row in the paper: our error by domain, averaged over networks,
-    beside the paper's. Return a sentence if no method has one.
+    """Draw a panel per method that has a row in the paper: our error by domain, averaged over
+    networks, beside the paper's. Return a sentence if no method has such a row.
     """
     shown = {label: each for label, each in by_label(frame).items() if label in paper.index}
     if not shown:

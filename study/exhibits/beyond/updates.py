@@ -179,12 +179,12 @@ def _less_adabn(frame: pd.DataFrame, paper: pd.DataFrame, note: str) -> Part | s
     axes.set_ylabel(f"E minus our {ADABN}'s (points)")
     legend(figure, columns=4)
     note += (
-        " Domains in the order of the stream. A method that keeps rising above 0 drifts: "
-        f"{ADABN} does not learn. Dashed: variants."
+        f" Domains in the order of the stream. {ADABN} does not learn, so a method that keeps "
+        "rising above 0 drifts. Dashed: variants."
     )
     if not paper.empty:
         note += (
             f" Diamonds: the paper's rows of {ADABN}, Tent and the cascade, in their colours, "
-            f"minus the error of {ADABN} here, too."
+            f"minus our {ADABN}'s error."
         )
     return Part("updates-figure", figure, note)

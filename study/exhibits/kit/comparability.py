@@ -14,8 +14,8 @@ BANNER = (
 
 
 def stand_in(run: Run) -> bool:
-    """Return whether a run's data stand in for the paper's: embedded data, or data of the user's
-    own.
+    """Return whether a run's data stand in for the paper's: data that come with a package or are
+    made up (`data.Entry.real` is False), or data of the user's own (`data.Entry.own`).
 
     If so, the run's numbers must not stand beside the paper's.
     """

@@ -72,8 +72,8 @@ class Exhibit(Described, ABC):
         if it is made.
 
         An exhibit is not made on a dataset that `made_on` excludes. A dataset with domains of its
-        own may have no severities, or lack a stream. Then an exhibit that compares severities, or
-        that runs on this stream, is not made on the dataset either.
+        own may have no severities, or may lack a stream such as the gradual one. An exhibit that
+        compares severities, or that runs on the lacking stream, is not made on such a dataset.
         """
         name = settings.datasets(self.modality)[0]
         if not self.made_on(name.title):
@@ -102,8 +102,9 @@ class Exhibit(Described, ABC):
 
         A run is left out if its network is missing. It is left out with a warning if its method
         refuses a network that the user brought. Methods with augmented copies (such as CoTTA) come
-        last. A notebook shows the table `so_far` meanwhile. Nothing is made if `not_made` gives a
-        reason, or if the exhibit is made `once` and the study is at another seed.
+        last. Until all runs are made, a notebook shows the table `so_far`. Nothing is made if
+        `not_made` gives a reason. Nor is anything made if the exhibit is made `once` and the study
+        is not at the first seed.
 
         Raises ValueError if two methods have the same label, or if the exhibit compares several
         networks and the user brought one (`of_several`).

@@ -204,8 +204,8 @@ def positions_are_ambiguous(runs: pd.Series) -> bool:
 
 
 def _begins_within_a_batch(run: Run) -> bool:
-    """Return whether a repetition of the images begins in the middle of a batch. If so, its later
-    batches hold images of two batches of the repetition before.
+    """Return whether a repetition of the images begins in the middle of a batch. If so, each batch
+    inside this repetition mixes the images of two neighbouring batches of the repetition before.
     """
     numbers = image_numbers(run, run.batches["position"])
     return bool((numbers % run.request.batch_size).any())

@@ -38,9 +38,11 @@ class Point:
     method: the method's name.
     objective: the pre-training that the run starts from; None for the method's own.
     changes: the parameters that differ from the profile's, named as for `Study.varied`.
-    variant: what distinguishes the run from the method's other runs in the exhibit: `batch 4`.
-    network: what tables call the network, if it is not the method's own: `Cascade+'s network`.
-    called: a name in place of the method's label.
+    variant: what distinguishes the run from the method's other runs in the exhibit, such as
+        `batch 4`.
+    network: what tables call the network if it is not the method's own, such as `Cascade+'s
+        network`.
+    called: what tables call the method in place of its label, such as `N = 8`.
     """
 
     method: str
@@ -82,8 +84,8 @@ def points_with_transfer(
 
 
 def lacking_stream(points: Iterable[Point], vocabulary: Vocabulary) -> str:
-    """Return the first stream in `points` that the domains in `vocabulary` cannot make, as text;
-    empty if there is none.
+    """Return the first stream in `points` that cannot be made of the domains in `vocabulary`, as
+    text; empty if there is none.
     """
     for point in points:
         stream = point.changes.get("stream")

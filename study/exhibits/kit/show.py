@@ -14,7 +14,7 @@ from study.store import Run
 from study.study import Study
 
 VERDICTS = ("verdicts.md", "verdicts.csv")
-"""The other files that the report writes into the figures folder."""
+"""The files that the report writes into the figures folder besides those of the exhibits."""
 
 
 def save_all(shown: Sequence[Shown], folder: str | Path, verdicts: bool = True) -> str:

@@ -47,15 +47,15 @@ class Described:
 
     name: what notebooks call the exhibit.
     place: a number by which a page sorts its exhibits. Exhibits of the paper have numbers below
-        120, and exhibits beyond the paper have 120 or more. Those on other streams are an
-        exception: they have 85 to 89, so that they stand near the paper's exhibit `gradual`, which
-        has 80. Two exhibits may have the same number.
+        120, and exhibits beyond the paper have 120 or more. Exhibits beyond the paper on streams
+        that the paper does not have are an exception: they have 85 to 89, and so stand near the
+        paper's exhibit `gradual`, which has 80. Two exhibits may have the same number.
     label: its label in the paper, or `beyond: …`.
     title: its heading.
     question: the question that it answers.
     modality: the modality of its runs.
-    elsewhere: the datasets of LESS_IN_THE_PAPER on which the exhibit is made all the same; none by
-        default. On every other dataset the exhibit is made anyway (`made_on`).
+    elsewhere: the datasets of LESS_IN_THE_PAPER on which the exhibit is made, too; none by default.
+        A dataset that is not in LESS_IN_THE_PAPER need not be named (`made_on`).
     """
 
     name: ClassVar[str]

@@ -127,7 +127,7 @@ class Runs:
 
     def missing(self, points: Sequence[Point], seeds: Sequence[int]) -> list[str]:
         """Return one line, in a list, that says which runs of these points at these seeds the store
-        lacks. The list is empty if it lacks none.
+        lacks. The list is empty if no run is missing.
         """
         if not points:
             return [
@@ -156,8 +156,8 @@ class Runs:
         return [f"Partial: {told}, such as {', '.join(first)}."]
 
     def aside(self, points: Sequence[Point]) -> list[str]:
-        """Return warnings about stored runs of these points: which are not shown, and which of
-        those shown were made by an earlier code.
+        """Return warnings about stored runs of these points: which runs are not shown, and which of
+        the shown runs were made by an earlier code.
         """
         asked = {
             request.fullest for point in points for request in self._requests(point, self._seeds)
@@ -317,9 +317,9 @@ class Runs:
 def check_labels(points: Sequence[Point]) -> None:
     """Raise ValueError if two methods have one label, and name both methods.
 
-    With one label, their runs would be averaged as if they were seeds of one method. A point with a
-    name of its own (`called`) may share the label of another method, because its exhibit says what
-    its row holds.
+    With one label, their runs would be averaged as if they were seeds of one method. Points with a
+    name of their own (`called`) are not checked: an exhibit may give several methods one such name,
+    and then tells them apart itself, as `conditions` does with AdaBN and the cascade.
     """
     methods: dict[str, str] = {}
     for point in points:

@@ -24,7 +24,7 @@ size on a page.
 """
 _HEADS = "gauss shot impul defoc glass motn zoom snow frost fog brit contr elast pixel jpeg"
 SHORT = dict(zip(CORRUPTIONS, _HEADS.split(), strict=True))
-"""The paper's column heads."""
+"""The heads of the columns in the paper's tables, by the name of the corruption."""
 _BLUE, _ORANGE, _GREEN, _RED, _PURPLE, _BROWN, _, _GREY, _, _SKY = sns.color_palette("colorblind")
 _DARK = sns.color_palette("dark")
 PALETTE = (

@@ -93,12 +93,13 @@ def sweep_figure(
 def _cut(
     grid: Sequence[Axes], metrics: Sequence[str], drawn: pd.DataFrame, over: str, most: float
 ) -> str:
-    """End the axis of E above at `most`, the axis of A below at 100 − `most`, and the axis of
-    differences above at `most` minus the largest E of the reference.
+    """Set the upper limit of the axis of E to `most`, the lower limit of the axis of A to
+    100 − `most`, and the upper limit of the axis of differences to `most` minus the largest E of
+    the reference.
 
-    Return sentences that say where the axes end and which E lie beyond. The text is empty, and no
-    axis is limited, if no E is above `most`, or if all E are above `most` at some value of the
-    setting.
+    Return sentences that say where the axes end and which E lie beyond. If no E is above `most`, or
+    if all E are above `most` at some value of the setting, no axis is limited and the text is
+    empty.
     """
     errors = drawn.pivot_table("E", "label", over, sort=False)
     means = drawn.groupby(["label", over], sort=False)["E"].mean()

@@ -27,8 +27,8 @@ DEFINED = (
 
 
 def metrics_by_label(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a row per label: E, A and F by each definition as mean ± standard deviation over
-    networks, and n, the number of networks.
+    """Return a row per label: E, A, and F by each of its definitions, all as mean ± standard
+    deviation over networks, and n, the number of networks.
 
     The means are over the seeds that most rows have. A † marks a row that lacks one of these seeds,
     or that an earlier code made (see `comparable`).
@@ -162,7 +162,8 @@ def beside_paper(ours: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
 def differences(
     name: str, pairs: Mapping[str, tuple[pd.DataFrame, pd.DataFrame]]
 ) -> list[Part | str]:
-    """Return a table of E of `other` minus E of `base`, with two intervals, per pair (base, other).
+    """Return a table with a row per pair (base, other): E of `other` minus E of `base`, and two
+    intervals.
 
     One interval is over networks, the other over the test batches. The list is empty if no pair has
     a common seed.
@@ -194,8 +195,8 @@ def differences(
 
 
 def other_errs(difference: Estimate) -> str:
-    """Say whether `other` errs less or more than `base`. It is undecided if 0 is inside the
-    interval, and a dash if there is no interval.
+    """Say whether `other` errs less or more than `base`. Say `undecided` if 0 is inside the
+    interval, and write a dash if there is no interval.
 
     difference: E of `other` minus E of `base`.
     """

@@ -29,8 +29,9 @@ THEN = ("", *TOGETHER, "one refutes")
 READINGS_OF_F = {"F": "F of Eq. 2", "F_final": "F of the final model"}
 READINGS_OF_TENT = {"Tent": "Tent with SGD", "Tent (Adam)": "Tent with Adam"}
 """The names of readings. A claim about F has a reading per definition of F. A claim of the paper
-about Tent has a reading with the cascade's optimiser, and one with Adam, as in Tent's release. In a
-claim of our own (section `ours`) Tent is Tent with SGD alone.
+about `Tent` has a reading with SGD, the cascade's optimiser, and a reading with Adam, as in Tent's
+release. In a claim of our own (section `ours`) `Tent` means Tent with SGD, and there is no reading
+with Adam.
 """
 
 
@@ -47,7 +48,7 @@ class Reading:
         much the label is better than the rival.
     then: how the parts are combined (evidence.combined). With `one refutes`, one network that
         misses the bound refutes the reading, and no number of networks supports it.
-    side, bound: every part must lie above the bound (`>`) or below it (`<`).
+    side, bound: every part must lie above the bound (`>`) or below the bound (`<`).
     """
 
     name: str
@@ -62,7 +63,7 @@ class Reading:
 
     def __post_init__(self) -> None:
         """Raise ValueError if `side` or `then` is unknown, if a setting names a domain and the
-        value is not E, if several labels have rivals, or if `then` takes another number of parts.
+        value is not E, if several labels have rivals, or if `then` needs another number of parts.
         """
         require_choice(f"{self.exhibit}: side", self.side, SIDES)
         require_choice(f"{self.exhibit}: then", self.then, THEN)
@@ -85,9 +86,9 @@ class Claim:
     section: the paper's section, `appendix`, or `ours` for a claim of our own, on Cascade+ or on
         the field.
     dataset: the dataset of the paper that the claim is about.
-    paper: the paper's own value of the statistic, as text. With rivals it is a lead, and with
-        several parts it is the value of the part that lies furthest on the wrong side of the bound,
-        or else nearest to the bound.
+    paper: the paper's own value of the statistic, as text. With rivals it is a lead. If there are
+        several parts, it is the value of the worst one: if parts are on the wrong side of the
+        bound, the one furthest from it; if all are on the right side, the one nearest to it.
     bound_is_ours: whether the bound is ours, because the paper states no number. Whose claim it is
         does not matter: many claims of the paper have a bound of ours.
     whole: whether only runs on all examples of the paper's stream may judge the claim. VERDICTS.md

@@ -113,8 +113,8 @@ def hindrance_of_study(name: str, runs: Runs, tier: Tier = OURS) -> str:
     """Return the first way in which the profile or its networks miss the paper's regime, as text;
     empty if there is none.
 
-    The profile must have severity 5 also for claims on other severities, at which their exhibits
-    run whatever the profile's severity.
+    The profile's severity must be 5 even for a claim on other severities. The exhibit of such a
+    claim sets the severities of its runs itself.
 
     name: the paper's dataset.
     """
