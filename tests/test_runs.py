@@ -96,7 +96,8 @@ def test_what_is_missing_is_named(runs: Runs) -> None:
     without_f = [made_up_run(runs.study.varied(forward_transfer=False), "adabn", Numbers((1, 1)))]
     (line,) = stored(SETTINGS, [*runs.stored, *without_f]).missing(points, (0, 1))
     assert line.startswith(
-        "Partial: 3 of 6 runs are missing or incomplete (1 only without F), such as AdaBN (seed 0)"
+        "Partial: 3 of 6 runs are missing or incomplete (stored, but without F: 1), "
+        "such as AdaBN (seed 0)"
     )
 
 
@@ -108,7 +109,9 @@ def test_a_run_without_its_transfer_is_read_and_said_to_be_partial() -> None:
     row = runs.frame(points).iloc[0]
     assert row["E"] == pytest.approx(30) and row["A"] == pytest.approx(50) and math.isnan(row["F"])
     (line,) = runs.missing(points, (0,))
-    assert line.startswith("Partial: 1 of 1 runs are missing or incomplete (1 only without F)")
+    assert line.startswith(
+        "Partial: 1 of 1 runs are missing or incomplete (stored, but without F: 1)"
+    )
     assert runs.missing(points_for(["tent"], [{"forward_transfer": False}]), (0,)) == []
 
 

@@ -115,7 +115,7 @@ def test_a_run_with_the_agreement_serves_a_request_without(study: Study) -> None
     both = Point("cascade", None, {"forward_transfer": True, "source_agreement": True})
     assert runs.frame([both])["run"].item().request == made.request, "for want of one with F"
     (told,) = runs.missing([both], [0])
-    assert "1 only without F or the agreement with the source" in told
+    assert "(stored, but without F or the agreement with the source: 1)" in told
 
 
 def test_the_cost_of_a_step_is_that_of_the_run_it_stands_beside(study: Study) -> None:

@@ -4,7 +4,8 @@ Cascade:   x ─ φ ─ θ_m ─► z (main logits) ─ θ_a ─► a (auxiliary
 Parallel:  x ─ φ's shared stages ─┬─ last stage ─ θ_m ─► z
                                   └─ a last stage of its own ─ θ_a ─► four rotations
 
-Code finds these parts as modules, never by the names of parameters.
+Code finds these parts as attributes of the network, such as `main_classifier`, never by the names
+of parameters.
 """
 
 import copy

@@ -131,8 +131,9 @@ def reduced(settings: Settings, **changes: Any) -> dict[str, Any]:
 
 
 def with_alarm(settings: Settings, stream: str, **changes: Any) -> dict[str, Any]:
-    """Return the changes of a run on a stream on which the alarm is judged, with all of the alarm's
-    signals. Other exhibits on the stream use the same changes, so that they share the runs.
+    """Return the changes of a run on a stream on which the exhibit `alarm` judges its two signals.
+    Every run records the level of the alarm; with `source_agreement` it records the other signal,
+    too. Other exhibits on the stream use the same changes, so that they share the runs.
     """
     return reduced(settings, stream=stream, source_agreement=True, **changes)
 

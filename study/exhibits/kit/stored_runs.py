@@ -151,7 +151,7 @@ class Runs:
             beside = "F"
             if any(point.changes.get("source_agreement") for point, _ in lacking):
                 beside = "F or the agreement with the source"
-            told += f" or incomplete ({len(in_part)} only without {beside})"
+            told += f" or incomplete (stored, but without {beside}: {len(in_part)})"
         first = dict.fromkeys(f"{point.label} (seed {seed})" for point, seed in lacking[:4])
         return [f"Partial: {told}, such as {', '.join(first)}."]
 
@@ -266,8 +266,8 @@ class Runs:
 
     @cached_property
     def _by_stream(self) -> dict[RunRequest, list[Run]]:
-        """The runs of `_by_request`, in groups that differ only in what they measure besides E and
-        A.
+        """The runs of `_by_request`, in groups. The runs of one group differ only in what they
+        measure besides E and A.
         """
         found = defaultdict[RunRequest, list[Run]](list)
         for request, run in self._by_request.items():

@@ -206,14 +206,14 @@ def draw_lines(axes: Axes, frame: pd.DataFrame, x: str, y: str) -> None:
 
 
 NEAR = 2.5
-"""For `draw_level`: if the level of a head that knows nothing is above NEAR times the largest value
-in the panel, it is written as text instead of drawn as a line.
+"""For `draw_level`: if the level of a head that gives all classes the same probability is above
+NEAR times the largest value in the panel, it is written as text instead of drawn as a line.
 """
 
 
 def draw_level(axes: Axes, column: str, classes: int) -> None:
-    """Mark the entropy, or the agreement, of a head that knows nothing. Draw nothing for other
-    columns.
+    """Mark the level of a head that gives all classes the same probability: ln C for an entropy,
+    1/C for the agreement with z. Draw nothing for other columns.
 
     The mark is a dotted line, or a text if the line would squeeze the curves (NEAR).
     """
@@ -225,11 +225,11 @@ def draw_level(axes: Axes, column: str, classes: int) -> None:
     known = values[~np.isnan(values)]
     most = float(known.max()) if len(known) else level
     if level <= NEAR * most:
-        axes.axhline(level, color="0.4", lw=1.2, ls=(0, (1, 3)), label="a head that knows nothing")
+        axes.axhline(level, color="0.4", lw=1.2, ls=(0, (1, 3)), label="all classes equally likely")
         axes.set_ylim(0, 1.05 * max(level, most))
         return
     axes.set_ylim(0, 1.3 * most if most > 0 else 1)
-    told = f"a head that knows nothing: {level:.2g}"
+    told = f"all classes equally likely: {level:.2g}"
     axes.text(0.98, 0.97, told, ha="right", va="top", fontsize=7, transform=axes.transAxes)
 
 

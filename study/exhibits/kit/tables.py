@@ -168,7 +168,8 @@ def differences(
     One interval is over networks, the other over the test batches. The list is empty if no pair has
     a common seed.
 
-    pairs: pairs of tables of `Runs.frame`, by the name of the difference, `OTHER − BASE`.
+    pairs: pairs of tables of `Runs.frame`, by the name of the difference, `OTHER − BASE`. The
+        column "first method errs" is about OTHER, the first method of this name.
     """
     rows = {}
     for label, (base, other) in pairs.items():

@@ -144,7 +144,7 @@ def measure(reading: Reading, runs: Runs) -> Evidence:
     if evidence.parts.empty or evidence.parts.isna().all().any():
         raise NotTestedError("a replicate that all compared runs have")
     if evidence.images and reading.then:
-        # A combination of parts has the largest standard error of the parts.
+        # We give a combination of parts the largest standard error among the parts.
         largest = max(evidence.images.values())
         evidence.images = dict.fromkeys(map(str, evidence.parts.columns), largest)
     return evidence

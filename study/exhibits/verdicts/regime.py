@@ -86,8 +86,11 @@ def hindrance_of_runs(claim: Claim, used: Sequence[Run], tier: Tier = OURS) -> s
         least = int(run.examples_by_domain.min())
         share = 1.0 if claim.whole else SHARE
         if least < share * regime.examples:
-            asked = "all" if claim.whole else f"{SHARE:g}"
-            return f"length: {least:,} examples a domain, not {asked} of {regime.examples:,}"
+            asked = "all" if claim.whole else f"at least {SHARE * regime.examples:,.0f}"
+            return (
+                f"length: {least:,} examples per domain; {asked} of the paper's "
+                f"{regime.examples:,} are needed"
+            )
     return ""
 
 
