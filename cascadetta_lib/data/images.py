@@ -246,9 +246,9 @@ def make_image_dataset(
     """Make a dataset from all training and test images. The options say how many of them are used,
     and which share of the training images is held out.
 
-    train, test: all images, uint8 (N, 3, H, W) on the CPU, and their labels. Test images keep their
-        order. If they are stored class by class, pass them through `base.mixed`: otherwise most
-        batches hold a single class.
+    train, test: all images, uint8 (N, 3, H, H) on the CPU, and their labels. H is 32, 64 or 224,
+        the sizes for which there are corruptions. Test images keep their order. If they are stored
+        class by class, pass them through `base.mixed`: otherwise most batches hold a single class.
     recognised: whether a hash or fingerprint shows that the clean images are the public ones. The
         dataset counts as recognised only if, in addition, the options use all of them.
     archive, compare_with: see `ImageDataset`.

@@ -252,9 +252,9 @@ def order_of_examples(
     """Return the places of examples with these labels, (N,), in the order in which a stream shows
     them.
 
-    With an `order`, `draw_order` draws the places, and `order_seed` is not used. Without an
-    `order`, the examples come as stored, or shuffled by `order_seed` if it is given
-    (`shuffle_examples`).
+    With an `order`, `draw_order` draws the places by `generator` alone, which the evaluator has
+    seeded with the order seed if there is one. Without an `order`, the examples come as stored, or
+    shuffled by `order_seed` if it is given (`shuffle_examples`).
     """
     if order is None and order_seed is not None:
         return shuffle_examples(len(labels), order_seed)

@@ -53,8 +53,8 @@ def forward_transfer(accuracies: pd.DataFrame, definition: Transfer = "paper") -
     unadapted: R(T_t | T_1:N) minus the accuracy of the unadapted model. The release computes this
         too, unintentionally: its second model should adapt to T_t, but the optimiser updates
         another copy, so the second model stays unadapted. One difference is left: the release's
-        second model has running statistics of the domain, and our unadapted model has the method's
-        BatchNorm mode.
+        second model normalises by running statistics that it has gathered on T_t. Our unadapted
+        model normalises as the method does: for most methods by the statistics of the batch.
 
     accuracies: `Evaluation.accuracies`. Raises ValueError for another definition.
     """

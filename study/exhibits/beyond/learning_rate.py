@@ -20,8 +20,8 @@ class LearningRate(Exhibit):
     label = "beyond: learning rate"
     title = "Online learning rate and batch size"
     question = (
-        "Does the ranking come from the methods or from the learning rate, and does a gain come "
-        "from steps that hardly move the network?"
+        "Does the ranking come from the methods or from the learning rate? Does a method that "
+        "leads learn something, or does it move so little that it stays near AdaBN?"
     )
 
     def points(self, settings: Settings) -> list[Point]:

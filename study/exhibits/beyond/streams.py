@@ -50,7 +50,7 @@ class Streams(Exhibit):
         delta = f"δ = {runs.settings.image.dirichlet_delta:g} on the correlated stream."
         note = (
             f"{delta} δ does not change the E of a domain that fits into one batch. The gradual "
-            "stream has images of its own."
+            "stream may have another number of images per domain."
         )
         return [Part("streams", table, note), *_figure(frame, delta)]
 

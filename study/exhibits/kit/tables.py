@@ -165,7 +165,8 @@ def differences(
     """Return a table with a row per pair (base, other): E of `other` minus E of `base`, and two
     intervals.
 
-    One interval is over networks, the other over the test batches. The list is empty if no pair has
+    One interval is over seeds, of which those with the same networks count once. The other is over
+    the test batches. The list is empty if no pair has
     a common seed.
 
     pairs: pairs of tables of `Runs.frame`, by the name of the difference, `OTHER − BASE`. The
@@ -187,9 +188,9 @@ def differences(
     if not rows:
         return []
     note = (
-        "On the same seeds and batches. Over seeds: Student; over test batches: block "
-        "bootstrap, given the networks. Undecided: 0 is inside the interval over seeds (with one "
-        "network: over test batches)."
+        "On the same seeds and batches. Over seeds: Student's interval; seeds with the same "
+        "networks count once, as in n. Over test batches: block bootstrap, given the networks. "
+        "Undecided: 0 is inside the interval over seeds, or over test batches if n is 1."
     )
     table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("difference")
     return [Part(name, table, note)]

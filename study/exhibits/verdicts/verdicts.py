@@ -188,13 +188,13 @@ def hindrance_of(claim: Claim, reading: Reading, runs: Runs, evidence: Evidence)
     if tier_of(runs) == OURS and reading.then not in EXACT:
         asked = [run.request.checkpoint for run in evidence.used]
         for objective in {each.objective for each in asked}:
+            of_objective = [each for each in asked if each.objective == objective]
             networks = {
                 (each.weights, each.seed if each.weights == "train" else None)
-                for each in asked
-                if each.objective == objective
+                for each in of_objective
             }
-            if len(networks) == 1:
-                return "one network, whatever the seed"
+            if len(networks) < len({each.seed for each in of_objective}):
+                return "several seeds have one network"
     dataset = runs.dataset_name
     if dataset.entry.own:
         return f"regime: data: {dataset.title} instead of {claim.dataset}"
