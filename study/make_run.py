@@ -19,8 +19,8 @@ from study.requests import RunRequest
 
 _COSTS: dict[tuple[str, torch.Size], dict[str, float]] = {}
 """The costs that `cost_of` has counted in this process. Each is kept under a pair. The first is the
-key of the request, in which everything that does not change the work of a step has a neutral value.
-The second is the shape of a batch.
+key of a request that is made from the run's: what does not change the work of a step, such as the
+stream and the learning rate, is set to one value for all runs. The second is the shape of a batch.
 """
 
 

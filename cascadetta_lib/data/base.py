@@ -266,9 +266,9 @@ def mixed(split: Split) -> Split:
 
     With batch statistics, an accuracy on batches of a single class would mean nothing.
     """
-    # Labels that never fall are sorted. In a random order neighbouring labels differ at half of the
-    # places or more (at half with two classes of equal size). Half as many are enough here, since
-    # they are fewer with classes of unequal size.
+    # Labels that never fall are sorted. In a random order of classes of equal size, neighbouring
+    # labels differ at half of the places or more, and with unequal sizes at fewer. So a quarter of
+    # the places counts as random here.
     steps = split.y.diff()
     if (steps < 0).any() and 4 * int((steps != 0).sum()) >= len(split.y):
         return split

@@ -494,7 +494,8 @@ def losses(
     """
     runs = pd.read_csv(FIGURES / f"{name}.csv")
     if "stream" in runs:
-        runs = runs[runs["stream"].isna()]  # the profile's stream, not that of the source
+        # Runs on the source domain name it in `stream`. Runs on the profile's stream have none.
+        runs = runs[runs["stream"].isna()]
     rates = runs["online_learning_rate"] if "online_learning_rate" in runs else math.nan
     optimizers = runs["online_optimizer"] if "online_optimizer" in runs else math.nan
     runs = runs.assign(rate=rates, optimizer=optimizers)

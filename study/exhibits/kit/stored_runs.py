@@ -43,12 +43,12 @@ def by_label(frame: pd.DataFrame) -> dict[str, pd.DataFrame]:
 class Runs:
     """The stored runs of one dataset that a profile asks for, whichever profile made them.
 
-    The files behind a dataset's name may change. For each set of the options that a network is
-    trained with (so without `test_size`), `frame` has runs on one state of the data: the state that
-    `Store.remember_data` noted last if there is a run on it, or else the state of the newest run.
-    For each method on one kind of network, `frame` has runs by one state of the code: today's if
-    there is a run by it, or else the state that made the newest run. `aside` says which runs are
-    left out.
+    The files behind a dataset's name may change. For each choice of the dataset's options (except
+    `test_size`, which does not change what a network learns from), `frame` has runs on one state of
+    the data: the state that `Store.remember_data` noted last if there is a run on it, or else the
+    state of the newest run. For each method and each origin of the network (trained here, shipped,
+    published, …), `frame` has runs by one state of the code: today's if there is a run by it, or
+    else the state that made the newest run. `aside` says which runs are left out.
     """
 
     def __init__(self, study: Study) -> None:

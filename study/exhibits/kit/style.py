@@ -71,9 +71,9 @@ ORDER = (
     "cascade_rate_selection",
     "tent_rate_selection",
 )
-"""Methods in the order of their colours and markers. Add a new method at the end, so that the other
-methods keep their colours and markers. A method that is not listed comes after all of these
-(`place_of`).
+"""Methods in the order of their colours and markers. A new method needs no place here: without
+one it comes after all of these (`place_of`), and its colour may change when another method is
+added. To fix its colour, add it at the end, where it changes no other method's.
 """
 
 

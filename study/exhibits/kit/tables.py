@@ -169,8 +169,9 @@ def differences(
     the test batches. The list is empty if no pair has
     a common seed.
 
-    pairs: pairs of tables of `Runs.frame`, by the name of the difference, `OTHER − BASE`. The
-        column "first method errs" is about OTHER, the first method of this name.
+    pairs: the pair (base, other) of tables of `Runs.frame`, by the name of the row, `OTHER − BASE`.
+        The column "first method errs" says whether OTHER, which comes first in the name, errs less
+        or more than BASE.
     """
     rows = {}
     for label, (base, other) in pairs.items():

@@ -16,8 +16,8 @@ from study.yaml12 import parse_yaml
 SIDES = ("<", ">")
 TOGETHER = ("growth", "deviation", "ratio", "median")
 """The values of `then` by which the parts of a reading are combined before they are judged
-(evidence.combined). Only replicates that have all parts count. A replicate is a seed or an order of
-the stream, see evidence.py.
+(evidence.combined). A replicate, which is a seed or an order of the stream, is left out if it
+lacks one of the parts.
 """
 EXACT = ("ratio", "one refutes")
 """The values of `Reading.then` with which a reading has no interval: `ratio`, because work is

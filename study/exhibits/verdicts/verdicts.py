@@ -171,8 +171,11 @@ def _named(finding: Finding, several: bool) -> str:
 def hindrance_of(claim: Claim, reading: Reading, runs: Runs, evidence: Evidence) -> str:
     """Return why a claim gets no verdict, whatever the number is, as text; empty if it may get one.
 
-    A claim needs enough orders or seeds. Today's code must have made all runs behind it, or none of
-    them. A claim of the paper also needs the paper's regime.
+    A claim needs enough orders or seeds, real data that are not the user's own, and on networks of
+    ours a network of its own for each seed. Today's code must have made all runs behind it, or none
+    of them. A claim of ours is judged on networks of ours only. A claim at chosen rates needs
+    several rates to choose from, on images from which the network has not learned. A claim of the
+    paper also needs the paper's regime.
     """
     states_of_code = {runs.is_current(run) for run in evidence.used}
     if len(states_of_code) > 1:
