@@ -301,10 +301,11 @@ def code_of_run(request: RunRequest) -> str:
 
 
 def _code_of_loader(request: CheckpointRequest) -> str:
-    """Hash the code that reads the examples, also those of the target domains.
+    """Hash the code of the dataset's loader.
 
-    The key of a network that is trained here needs no such hash, because it has the fingerprint of
-    the examples.
+    The key of a run needs this hash, because the loader also reads or makes the target domains,
+    which the fingerprint of the examples does not cover. The key of a network that is trained here
+    does not need it, because a training uses no target domain.
     """
     return code_of_loader(DatasetName.parse(request.dataset).kind)
 

@@ -49,6 +49,7 @@ from cascadetta_lib.data.corruptions import CORRUPTIONS, HELD_OUT_CORRUPTIONS, S
 from cascadetta_lib.data.images import DOWNLOAD, Archive, ImageDataset, ImageOptions
 from cascadetta_lib.data.reviews import TextOptions
 from cascadetta_lib.files import contents_hash, kept_array, write_atomically
+from study.exhibits.kit.comparability import warning
 from study.exhibits.kit.paper_numbers import paper_main
 from study.settings import load_profile
 from study.study import Study
@@ -202,7 +203,7 @@ def test_a_dataset_of_images_keeps_its_promises(kind: str, folder: Path) -> None
         "it covers all, not the cut"
     )
     assert str(folder) not in dataset.name + dataset.source, "results name no path of a machine"
-    assert not dataset.official, "no dataset that is cut is the paper's"
+    assert not dataset.official, "its training images are cut"
     assert dataset.compare_with in {None, "CIFAR-10-C", "CIFAR-100-C", "Tiny-ImageNet-C"}
     assert dataset.network_facts == {
         "classes": dataset.classes,
@@ -374,11 +375,11 @@ def test_cifar_with_and_without_its_corruptions(
     pack_corruptions(folder, f"{title}-C", cifar.CORRUPTED, title, monkeypatch)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        whole, cut = (
-            load_dataset(name, ImageOptions(folder=str(folder), test_size=size))
-            for size in (None, 6)
+        whole, cut, trained_on_less = (
+            load_dataset(name, ImageOptions(folder=str(folder), **sizes))
+            for sizes in ({}, {"test_size": 6}, {"train_size": 30})
         )
-    assert whole.official and not cut.official
+    assert whole.official and cut.official and not trained_on_less.official
     assert whole.origin == "archive"
     assert re.fullmatch(rf"{title}-C archive, SHA-256 [0-9a-f]{{16}}", whole.domain_source)
     assert whole.compare_with == f"{title}-C" and whole.fingerprint == generated.fingerprint
@@ -441,6 +442,10 @@ def test_the_authors_network_on_the_archive_stands_beside_the_papers_rows(
     assert network is not None and network.origin.startswith("release:")
     assert run.batches["count"].tolist() == [20] * 15
     assert paper_main(run).loc["Cascade", "E"] == 22.99
+    cut = study.varied(forward_transfer=False, test_size=10).run("adabn")
+    assert cut.provenance.official_data, "the rules ask some claims for a fifth of the images only"
+    assert not warning([run]) and "only roughly" in warning([cut])
+    assert not load("cifar10", folder, train_size=30).official, "a network learns from all or none"
 
 
 def test_neither_comments_nor_what_an_editor_leaves_beside_the_code_are_code(
@@ -504,7 +509,8 @@ def test_tiny_imagenet(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pack_corruptions(folder, "Tiny-ImageNet-C", tiny_imagenet, "CORRUPTED_HASH", monkeypatch)
     whole = load("tiny_imagenet", folder)
     cut = load("tiny_imagenet", folder, test_size=6)
-    assert whole.official and not cut.official
+    trained_on_less = load("tiny_imagenet", folder, train_size=20)
+    assert whole.official and cut.official and not trained_on_less.official
     for severity in (1, 5):
         domain = whole.domain("fog", severity)
         assert torch.equal(
@@ -851,7 +857,7 @@ def test_official_pixels_and_photographs_count_as_the_papers_data(
     assert dataset.domain_source.endswith("frost from the original photographs")
     assert not recwarn.list, "nothing is missing, and nothing is downloaded"
     cut = load_dataset("cifar10", ImageOptions(folder=str(real_folder), test_size=50))
-    assert not cut.official and cut.origin == "photographs"
+    assert cut.official and cut.origin == "photographs"
     photographed = cut.domain("frost", 5).x
     assert [path.name for path in real_folder.rglob("generated/*/*.npz")] == [
         "frost-5-50-photographs.npz"

@@ -87,7 +87,7 @@ class Dataset(ABC):
     fingerprint: a hash of all training and test examples; part of every key in the store.
     origin: where the target domains come from, see `Origin`.
     recognised: whether a hash shows that the clean examples are those of `compare_with`, complete
-        and unchanged.
+        and unchanged, and `train_size` leaves none out. How many `test_size` uses does not matter.
     compare_with: the name of the paper's dataset that these data are or stand in for; None if there
         is none. The paper's numbers on that dataset may stand beside the results only if
         `data.Entry.real` is True and `data.Entry.own` is False. Otherwise each claim on that
@@ -114,7 +114,7 @@ class Dataset(ABC):
     @property
     def official(self) -> bool:
         """Whether the data count as the paper's own. If they do not, errors do not compare with the
-        paper's in absolute terms, and no verdict is given.
+        paper's in absolute terms, and no claim of the paper gets a verdict.
         """
         return self.recognised and self.origin in ("archive", "photographs")
 

@@ -250,7 +250,7 @@ def make_image_dataset(
         the sizes for which there are corruptions. Test images keep their order. If they are stored
         class by class, pass them through `base.mixed`: otherwise most batches hold a single class.
     recognised: whether a hash or fingerprint shows that the clean images are the public ones. The
-        dataset counts as recognised only if, in addition, the options use all of them.
+        dataset counts as recognised only if, in addition, the options use all training images.
     archive, compare_with: see `ImageDataset`.
     fields: name, source, class_names and, where they differ from the default, architecture and
         input_size of `ImageDataset`.
@@ -258,9 +258,7 @@ def make_image_dataset(
     Raises ValueError if no image is left to train on or to hold out, and DataMissing as
     `domains_of` does.
     """
-    train_count = options.train_size or len(train.y)
-    test_count = options.test_size or len(test.y)
-    whole = train_count >= len(train.y) and test_count >= len(test.y)
+    whole = options.train_size is None or options.train_size >= len(train.y)
     fitted, held_out = base.split_source(train, options)
     return ImageDataset(
         fingerprint=base.fingerprint([*train, *test]),

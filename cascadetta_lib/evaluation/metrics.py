@@ -24,7 +24,8 @@ def mean_online_error(batches: pd.DataFrame) -> float:
 
     batches: `Evaluation.batches`.
     """
-    # A step is one domain at one severity. Grouping by step alone takes half the time.
+    # `step` is a domain's place in the stream, so it determines domain and severity. Grouping by
+    # it alone gives the same groups in half the time.
     sums = batches.groupby("step")[["errors", "count"]].sum()
     return float((sums["errors"] / sums["count"]).mean())
 

@@ -98,10 +98,11 @@ def incomparable(run: Run) -> list[str]:
     request = run.request
     made = run.provenance
     network = made.card.get("network")
-    official = made.official_data and made.compare_with == "CIFAR-10-C"
+    is_archive = made.official_data and made.compare_with == "CIFAR-10-C"
     same = {
         "the network is not RobustBench's WideResNet-28-10": network == NETWORK,
-        "the images are not all those of the CIFAR-10-C archive": official,
+        "the images are not all those of the CIFAR-10-C archive": is_archive
+        and request.test_size is None,
         "the protocol is not that of the profile standard": PROTOCOL.items()
         <= dict(request).items(),
     }

@@ -37,10 +37,10 @@ def beside_the_paper(run: Run) -> bool:
 
 def warning(runs: Sequence[Run]) -> str:
     """Warn if the numbers of some of these runs compare with the paper's only roughly, or not at
-    all. Empty if all runs are on the paper's data as published.
+    all. Empty if all runs are on the paper's data as published, with all test examples.
     """
     if any(map(stand_in, runs)):
         return "**Not the paper's data: these numbers do not compare with the paper's.**"
-    if all(run.provenance.official_data for run in runs):
+    if all(run.provenance.official_data and run.request.test_size is None for run in runs):
         return ""
     return "Not the paper's data as published: levels compare with the paper's only roughly."

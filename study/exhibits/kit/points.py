@@ -222,7 +222,8 @@ def meta_learning_points(settings: Settings) -> list[Point]:
 def source_prior_points(objective: str, network: str = "") -> list[Point]:
     """Return points of AdaBN, and of the source prior at each of PRIORS, on one network.
 
-    network: what tables call the network; empty if there is only one.
+    network: what tables call the network; empty if there is only one. It becomes the `variant` of
+        the points, so a label is `AdaBN, NETWORK`.
     """
     points = [Point("adabn", objective, {"statistics_memory": None}, network)]
     for count in PRIORS:
