@@ -18,9 +18,9 @@ from cascadetta_lib.methods.source import source_examples
 from study.requests import RunRequest
 
 _COSTS: dict[tuple[str, torch.Size], dict[str, float]] = {}
-"""The costs that `cost_of` has counted in this process. The key of an entry is a pair. Its first part is
-the key of the run's request, after all that does not change the work of a step, such as the stream
-and the learning rate, was set to a fixed value. Its second part is the shape of a batch.
+"""The costs that `cost_of` has counted in this process. The key of an entry is a pair. Its first
+part is the key of the run's request, after all that does not change the work of a step, such as the
+stream and the learning rate, was set to a fixed value. Its second part is the shape of a batch.
 """
 
 
