@@ -162,9 +162,9 @@ def class_hash(kind: type) -> str:
     under functools' partial, cache, cached_property and singledispatch, bound methods, and
     instances of the module's own classes. A set is hashed by the `repr` of its members. Of a class
     or function of another module, the name is hashed. Of any other object, the name of its class is
-    hashed, and the object's `repr` if this contains no address in memory. If a class or
-    function whose name is hashed comes from a file of the user's own, that file is hashed, too,
-    with its imports.
+    hashed, and the object's `repr` if this contains no address in memory. If a class or function
+    whose name is hashed comes from a file of the user's own, that file is hashed, too, with its
+    imports.
     """
     digest = hashlib.sha256()
     _add_object(digest, kind, kind.__module__, {})

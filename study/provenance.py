@@ -184,9 +184,9 @@ def provenance(device: str, seconds: float) -> dict[str, Any]:
 
     seconds: how long the making took.
 
-    The device is a GPU's name, or a CPU's name and instructions, because CPUs with
-    different instructions, such as AVX2, round numbers differently. So may CPUs of different makers
-    with the same instructions.
+    The device is a GPU's name, or a CPU's name and instructions, because CPUs with different
+    instructions, such as AVX2, round numbers differently. So may CPUs of different makers with the
+    same instructions.
     """
     threads = torch.get_num_threads()
     instructions = torch.backends.cpu.get_cpu_capability()

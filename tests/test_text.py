@@ -618,5 +618,4 @@ def test_real_counts(tmp_path: Path) -> None:
     trained_on = {row.tobytes() for row in data.bank[data.train.x].numpy()}
     held_out = {row.tobytes() for row in data.bank[data.held_out.x].numpy()}
     assert len(data.train.y) == 1800 and not trained_on & held_out
-    assert load_counts(tmp_path, test_size=50).official
-    assert not load_counts(tmp_path, train_size=1000).official
+    assert not load_counts(tmp_path, test_size=50).official

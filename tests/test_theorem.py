@@ -8,6 +8,7 @@ import torch
 from conftest import seeded
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
+from torch.nn.utils.parametrizations import weight_norm
 
 from cascadetta_lib.data.images import ImageDataset
 from cascadetta_lib.losses import entropy
@@ -98,6 +99,16 @@ def test_decompositions_and_curvatures_are_those_of_the_whole_hessian() -> None:
     assert equal["error_first_order_equal_rates"] == equal["error_first_order"]
     for name, value in model.state_dict().items():
         assert torch.equal(value, before[name]), "the network is where it was"
+
+
+def test_a_weight_normalised_network_is_refused() -> None:
+    model = build_network(TextNetwork(hidden=(5,)), classes=2, inputs=4, seed=0).double()
+    assert isinstance(model, Cascade)
+    weight_norm(model.auxiliary_classifier)
+    half = Half(torch.randn(12, 4, dtype=torch.float64), torch.randint(2, (12,)))
+    problem = MetaProblem(half, half, inner_parameter_names(model, "all"), 0.05, "paper", 0.1)
+    with pytest.raises(ValueError, match="theorem 1 .* weight_norm wrongly the second time"):
+        theorem.check_problem(model, problem, 0.5, seeded(), iterations=1)
 
 
 def test_on_images_without_touching_the_network(dataset: ImageDataset) -> None:

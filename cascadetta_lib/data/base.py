@@ -87,7 +87,8 @@ class Dataset(ABC):
     fingerprint: a hash of all training and test examples; part of every key in the store.
     origin: where the target domains come from, see `Origin`.
     recognised: whether a hash shows that the clean examples are those of `compare_with`, complete
-        and unchanged, and `train_size` leaves none out. How many `test_size` uses does not matter.
+        and unchanged, and the options use all of them. Images for testing are an exception: any
+        number of them may be used, because the rules for verdicts ask for a number themselves.
     compare_with: the name of the paper's dataset that these data are or stand in for; None if there
         is none. The paper's numbers on that dataset may stand beside the results only if
         `data.Entry.real` is True and `data.Entry.own` is False. Otherwise each claim on that

@@ -337,16 +337,24 @@ def _assemble(
     """
     train, held_out, *targets = splits
     tested = held_out.take(slice(options.test_size))
-    whole = options.train_size is None or options.train_size >= len(everything[0].labels)
     return TextDataset(
         origin="archive" if recognised else "other",
-        recognised=recognised and whole,
+        recognised=recognised and _whole(everything, options),
         class_names=class_names,
         train=train,
         held_out=held_out,
         options=options,
         domains=dict(zip(names, [tested, *targets], strict=True)),
         **fields,
+    )
+
+
+def _whole(everything: Sequence[Reviews | Counts], options: TextOptions) -> bool:
+    """Return whether the options use all reviews of the source and of the target domains."""
+    sizes = [options.train_size, *[options.test_size] * (len(everything) - 1)]
+    return all(
+        size is None or size >= len(part.labels)
+        for size, part in zip(sizes, everything, strict=True)
     )
 
 

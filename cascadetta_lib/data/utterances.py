@@ -201,11 +201,13 @@ def make_speech_dataset(
         out.
     noise: seconds of background noise, int16 (K, 16000).
     recognised: whether the utterances are known to be the public ones. The dataset counts as
-        recognised only if, in addition, the options use all training utterances.
+        recognised only if, in addition, the options use all of them.
     fields: name, source, class_names and, where it differs from the default, domain_source of
         `SpeechDataset`.
     """
-    whole = options.train_size is None or options.train_size >= len(train.y)
+    whole = (options.train_size or len(train.y)) >= len(train.y) and (
+        options.test_size or len(test.y)
+    ) >= len(test.y)
     order = torch.randperm(len(train.y), generator=torch.Generator().manual_seed(0))
     return SpeechDataset(
         fingerprint=fingerprint([*train, *held_out, *test, noise]),

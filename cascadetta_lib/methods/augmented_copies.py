@@ -20,8 +20,8 @@ class WithCopies(Method):
         For other data: a function `copies(x, count, generator)` that yields `count` copies of x.
         For recordings, Dataset.augmented_copies is such a function. None: no copies.
     value_range: the values of black and white in images x. None: (−1, 1). Copies are clipped to
-        these values. A warning says if the first batch has values outside of them, or if the
-        option is None and the first batch has no negative value.
+        these values. A warning is given if the first batch has values outside this range, or if
+        the option is None and the first batch has no negative value.
 
     Class attribute: `image_copies` is the augmentation of images; by default it is CoTTA's.
     """

@@ -193,17 +193,12 @@ def _slope(tape: Tape, inner_loss: Tensor, inner: ByName, v: ByName) -> Tensor:
 
     inner: the parameters I. v: the gradient of the outer loss.
 
-    Raises ValueError if double backward would be wrong, because of a weight-normalised layer.
+    Raises ValueError if double backward would be wrong (Tape.require_double_backward).
     """
     try:
         return tape.derivative(inner_loss, {inner[name]: v[name] for name in inner})
     except UnknownFunctionError as error:
-        if any(call.function is torch._weight_norm for call in tape.calls):
-            raise ValueError(
-                f"meta_gradient: {error}, and torch differentiates weight_norm wrongly the second "
-                "time; allowed are networks without weight_norm, or whose functions all have a "
-                "rule in cascadetta_lib/training/tangents.py"
-            ) from None
+        tape.require_double_backward(f"meta_gradient: {error}, so it needs double backward")
         gradient = _gradients(inner_loss, inner, create_graph=True)
         products = [(gradient[name] * v[name]).sum() for name in inner]
         return torch.stack(products).sum()

@@ -90,6 +90,18 @@ class Tape(TorchFunctionMode):
                 tangents[call.result] = _tangent(call, known)
         return tangents.get(_version_of(loss), torch.zeros_like(loss))
 
+    def require_double_backward(self, told: str) -> None:
+        """Raise ValueError if double backward through the recorded calls would be wrong, because
+        one of them is torch._weight_norm (`_weight_norm_by_formula`).
+
+        told: the beginning of the message: who uses double backward, and why.
+        """
+        if any(call.function is torch._weight_norm for call in self.calls):
+            raise ValueError(
+                f"{told}, and torch differentiates weight_norm wrongly the second time; allowed "
+                "are networks without weight_norm"
+            )
+
     def _on_the_way_to(self, loss: Tensor) -> list[Call]:
         """Return the calls that the loss depends on, in their order."""
         made = {call.result for call in self.calls}
@@ -255,7 +267,7 @@ def _by_transposed_gradient(call: Call, known: Known) -> Tensor:
     return tangent
 
 
-def weight_norm(direction: Tensor, length: Tensor, dim: int) -> Tensor:
+def _weight_norm_by_formula(direction: Tensor, length: Tensor, dim: int) -> Tensor:
     """Return length · direction / ‖direction‖, the weight of a weight-normalised layer.
 
     This is torch._weight_norm by its formula. Torch differentiates its own function correctly once,
@@ -268,7 +280,7 @@ def weight_norm(direction: Tensor, length: Tensor, dim: int) -> Tensor:
 
 def _weight_norm(call: Call, known: Known) -> Tensor:
     """Return the tangent of torch._weight_norm, by the formula."""
-    return _by_transposed_gradient(replace(call, function=weight_norm), known)
+    return _by_transposed_gradient(replace(call, function=_weight_norm_by_formula), known)
 
 
 def _mean_and_variance(x: Tensor) -> tuple[Tensor, Tensor]:

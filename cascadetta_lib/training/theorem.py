@@ -26,6 +26,7 @@ from cascadetta_lib.training.meta import (
 )
 from cascadetta_lib.training.objectives import PAPER, self_supervised_loss
 from cascadetta_lib.training.settings import Training
+from cascadetta_lib.training.tangents import Tape
 
 EXAMPLES = 64  # of the source, half of them meta-train
 
@@ -84,7 +85,10 @@ def check_problem(
     generator: torch.Generator,
     iterations: int,
 ) -> dict[str, float]:
-    """Return what `check_theorem` returns, for one batch at the learning rate β."""
+    """Return what `check_theorem` returns, for one batch at the learning rate β.
+
+    Raises ValueError for a network with weight_norm (Tape.require_double_backward).
+    """
     moved = _after_inner_step(network, problem)
     found = _errors(network, moved, problem, beta)
     equal_rates = replace(problem, inner_learning_rate=beta)
@@ -181,9 +185,12 @@ def _hessian_times(
     Hessian of the inner loss.
 
     direction: a change of the parameters `along`, as one vector.
+
+    Raises ValueError for a network with weight_norm (Tape.require_double_backward).
     """
-    first = torch.autograd.grad(
-        self_supervised_loss(network, problem.meta_train), along, create_graph=True
-    )
+    with Tape() as tape:
+        loss = self_supervised_loss(network, problem.meta_train)
+    tape.require_double_backward("theorem 1 is checked by double backward")
+    first = torch.autograd.grad(loss, along, create_graph=True)
     slope = torch.cat([gradient.flatten() for gradient in first]) @ direction
     return flatten(torch.autograd.grad(slope, list(network.parameters()), materialize_grads=True))

@@ -47,10 +47,9 @@ class Described:
 
     name: what notebooks call the exhibit.
     place: a number by which a page sorts its exhibits. Exhibits of the paper have numbers below
-        120, and exhibits beyond the paper have 120 or more. Exhibits on named
-        streams that the paper does not have, such as `mixed`, are an exception: they have 85 to 89,
-        and so stand near the paper's exhibit `gradual`, which has 80. Two exhibits may have the
-        same number.
+        120, and exhibits beyond the paper have 120 or more. Exhibits on named streams that the
+        paper does not have, such as `mixed`, are an exception: they have 85 to 89, and so stand
+        near the paper's exhibit `gradual`, which has 80. Two exhibits may have the same number.
     label: its label in the paper, or `beyond: …`.
     title: its heading.
     question: the question that it answers.

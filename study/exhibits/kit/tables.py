@@ -166,8 +166,7 @@ def differences(
     intervals.
 
     One interval is over seeds, of which those with the same networks count once. The other is over
-    the test batches. The list is empty if no pair has
-    a common seed.
+    the test batches. The list is empty if no pair has a common seed.
 
     pairs: the pair (base, other) of tables of `Runs.frame`, by the name of the row, `OTHER − BASE`.
         The column "first method errs" says whether OTHER, which comes first in the name, errs less
