@@ -37,7 +37,7 @@ def called_cifar100(here: Path) -> Dataset:
 
 
 def a_part_of_cifar10(here: Path) -> Dataset:
-    return images(real_data("cifar-10-batches-py").parent, "cifar10", test_size=100)
+    return images(real_data("cifar-10-batches-py").parent, "cifar10", train_size=100)
 
 
 def words(here: Path) -> Path:
