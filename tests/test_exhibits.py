@@ -50,7 +50,12 @@ from study.exhibits.kit.distance_from_paper import beside_its_row
 from study.exhibits.kit.exhibit import Exhibit, exhibit
 from study.exhibits.kit.latex import to_latex
 from study.exhibits.kit.numbers import FULL, Rounded, interval, number, spread
-from study.exhibits.kit.paper_numbers import PAPER_RESULTS, paper_main, paper_values
+from study.exhibits.kit.paper_numbers import (
+    PAPER_RESULTS,
+    paper_main,
+    paper_results,
+    paper_values,
+)
 from study.exhibits.kit.points import main_points
 from study.exhibits.kit.rendering import (
     markdown,
@@ -563,6 +568,12 @@ def test_a_mean_over_orders_has_its_spread_and_the_papers_row(in_orders: Shown) 
     slow = table.loc["Tent, a tenth of the rate"]
     assert slow["E"] == "30.0 †" and slow["n"] == "1" and slow["the paper's E"] == "–"
     assert table.loc["Cascade", "by domain, mean distance"] != "–"
+    paper = paper_results()
+    main = (paper["table"] == "tab:main-result") & (paper["dataset"] == "CIFAR-10-C")
+    of_tent = main & (paper["method"] == "Tent") & (paper["metric"] == "E")
+    tent_by_domain = paper[of_tent & (paper["domain"] != "all")]["value"]
+    expected = (tent_by_domain - 30).abs().mean()
+    assert str(slow["by domain, mean distance"]) == f"{expected:.1f}"
     [part] = [part for part in in_orders.parts if part.name == "orders"]
     assert "Orders of the rows with †: Tent, a tenth of the rate: seed 0's; " in part.note
 

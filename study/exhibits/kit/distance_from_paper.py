@@ -18,6 +18,15 @@ PAPER_ROWS = {
     "cascade_fixed_classifier": "cascade",
 }
 """For each variant, the method of the paper with whose row the variant is compared."""
+
+
+def label_of_paper_row(method: str) -> str:
+    """Return the label of the paper's row that a method is compared with: its own, or that of the
+    method of which it is a variant.
+    """
+    return METHODS[PAPER_ROWS.get(method, method)].label
+
+
 BESIDE_ITS_ROW = (
     "The interval is over the test images, for these networks: a bootstrap that draws batches. "
     "Batches that hold the same images, in any repetition, domain or run, are drawn together. "
@@ -43,7 +52,7 @@ def beside_its_row(frame: pd.DataFrame, paper: pd.DataFrame, metrics: list[str])
         low, high = interval_over_images(each)
         half = (high - low) / 2
         own[label] = {metric: cell(each, metric, half) for metric in metrics}
-        row = METHODS[PAPER_ROWS.get(method, method)].label
+        row = label_of_paper_row(method)
         # Metrics and domains are looked up apart: the user may call a domain E, A or F.
         theirs = paper.reindex(index=[row], columns=["E", "A", "F"]).iloc[0]
         their_domains = paper.reindex(index=[row], columns=by_domain(each).index).iloc[0]
