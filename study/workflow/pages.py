@@ -7,6 +7,7 @@ There are as many pages as notebooks. The command writes HTML.
 
 import ast
 import base64
+import html
 import re
 import sys
 import tempfile
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import latex2mathml.converter
 import nbformat
 from nbconvert import HTMLExporter, MarkdownExporter
 from nbformat import NotebookNode
@@ -24,6 +26,15 @@ from study import ROOT
 
 PLAIN = {"exclude_input_prompt": True, "exclude_output_prompt": True}
 IMAGE = re.compile(r'src="data:image/png;base64,([^"]+)"')
+CODE_OR_FORMULA = re.compile(
+    r"<(?P<tag>pre|code)\b.*?</(?P=tag)>"
+    r"|\$\$(?P<display>[^$<]+)\$\$"
+    r"|\$(?P<inline>[^\s$<](?:[^$<]*[^\s$<])?)\$",
+    re.DOTALL,
+)
+"""What stands in HTML as code, or as a formula in LaTeX. A formula within a line touches both of
+its dollar signs, so that two prices are none.
+"""
 
 
 def without_paths(text: str) -> str:
@@ -94,6 +105,20 @@ def _without_folder(value: Any) -> Any:
     return re.sub(r"^(\w+:).*/(?=.)", r"\1", value) if isinstance(value, str) else value
 
 
+def _as_mathml(found: re.Match[str]) -> str:
+    """Return a formula as MathML, which browsers show without a script or a network. Code, and what
+    is no LaTeX, stay as they are.
+    """
+    if found["tag"]:
+        return found[0]
+    latex = html.unescape(found["inline"] or found["display"])
+    display = "block" if found["display"] else "inline"
+    try:
+        return latex2mathml.converter.convert(latex, display=display)
+    except Exception:  # The errors of latex2mathml have no other common base class.
+        return found[0]
+
+
 def write_html(notebook: Path, output: Path) -> None:
     """Write an executed notebook as one page that needs no other file and no network.
 
@@ -114,7 +139,7 @@ def write_html(notebook: Path, output: Path) -> None:
             cell for cell in content.cells if left_out not in cell.metadata.get("tags", ())
         ]
     body, _ = HTMLExporter(template_name="basic", **options).from_notebook_node(content)
-    body = re.sub(r"\$([A-Za-z])\$", r"<i>\1</i>", body)
+    body = CODE_OR_FORMULA.sub(_as_mathml, body)
     headings = re.findall(r'<(h[23]) id="([^"]+)"[^>]*>(.*?)</h[23]>', body)
     contents = [
         f'<a class="{level}" href="#{anchor}">{title}</a>' for level, anchor, title in headings
