@@ -108,7 +108,10 @@ def _check_source(path: Path, card: Card, dataset: Dataset) -> None:
             f"dataset's ({card.data})"
         )
     # This may be intended, to measure a network on images of another kind.
-    _warn_once(f"networks that were trained on {card.data} are used on {dataset.source}")
+    _warn_once(
+        f"networks that were trained on the source examples of {card.data} are used on "
+        f"{dataset.source}"
+    )
 
 
 @functools.cache

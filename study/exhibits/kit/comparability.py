@@ -43,4 +43,4 @@ def warning(runs: Sequence[Run]) -> str:
         return "**Not the paper's data: these numbers do not compare with the paper's.**"
     if all(run.provenance.official_data and run.request.test_size is None for run in runs):
         return ""
-    return "Not the paper's data as published: levels compare with the paper's only roughly."
+    return "Not the paper's data as published: compare these errors with the paper's only roughly."

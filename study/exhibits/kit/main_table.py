@@ -74,8 +74,9 @@ def _entropies(name: str, frame: pd.DataFrame) -> Part | str:
     if with_a["method"].isin(OF_ENTROPIES).any():
         with_a = with_a[with_a["method"].isin(OF_ENTROPIES)]
     note = (
-        f"{HEADS} Drawn: {each_once(with_a['label'])}, each on its own network. A confident θ_a "
-        f"that agrees with z no more than by chance is of no use. {reading(with_a, ENTROPIES)}"
+        f"{HEADS} Drawn: {each_once(with_a['label'])}, each on the network that it starts "
+        "from. A confident θ_a that agrees with z no more than by chance says nothing about the "
+        f"class. {reading(with_a, ENTROPIES)}"
     )
     runs = list(with_a["run"])
     return Part(name, entropy_figure(runs), note, runs)

@@ -10,7 +10,7 @@ import pandas as pd
 from cascadetta_lib.evaluation.metrics import online_errors
 from cascadetta_lib.methods import METHODS
 from study.exhibits.kit.comparable_runs import DAGGER, cell, comparable, count
-from study.exhibits.kit.intervals import Estimate, bootstrap, paired, per_network
+from study.exhibits.kit.intervals import LEAST_BATCHES, Estimate, bootstrap, paired, per_network
 from study.exhibits.kit.numbers import ALONE, FULL, Rounded, number, places
 from study.exhibits.kit.paper_numbers import paper_main
 from study.exhibits.kit.shown import Part
@@ -22,7 +22,8 @@ MEASURED = ("E", "A", "F", "n")
 F_NAMES = {"F": "F (Eq. 2)", "F_final": "F (final)", "F_unadapted": "F (unadapted)"}
 DEFINED = (
     "F (Eq. 2): R(T_t|T_1:t) − R(T_t|T_t). F (final): R(T_t|T_1:N) − R(T_t|T_t). F (unadapted): "
-    "R(T_t|T_1:N) minus the unadapted model's accuracy."
+    "R(T_t|T_1:N) minus the accuracy of the model before its first update, which normalises as the "
+    "method does."
 )
 
 
@@ -187,12 +188,19 @@ def differences(
             }
     if not rows:
         return []
+    table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("difference")
     note = (
         "On the same seeds and batches. Over seeds: Student's interval; seeds with the same "
-        "networks count once, as in n. Over test batches: block bootstrap, given the networks. "
-        "Undecided: 0 is inside the interval over seeds, or over test batches if n is 1."
+        "networks count once, as in n. Over test batches: block bootstrap, given the networks."
     )
-    table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("difference")
+    if "undecided" in set(table["first method errs"]):
+        note += " Undecided: 0 is inside the interval over seeds, or over test batches if n is 1."
+    if "–" in set(table["95 %, over test batches"]):
+        note += (
+            " There is no interval over test batches if a domain has fewer than "
+            f"{LEAST_BATCHES} batches, if the stream is mixed or correlated, or if the images came "
+            "in several orders."
+        )
     return [Part(name, table, note)]
 
 
