@@ -22,8 +22,7 @@ MEASURED = ("E", "A", "F", "n")
 F_NAMES = {"F": "F (Eq. 2)", "F_final": "F (final)", "F_unadapted": "F (unadapted)"}
 DEFINED = (
     "F (Eq. 2): R(T_t|T_1:t) − R(T_t|T_t). F (final): R(T_t|T_1:N) − R(T_t|T_t). F (unadapted): "
-    "R(T_t|T_1:N) minus the accuracy of the model before its first update, which normalises as the "
-    "method does."
+    "R(T_t|T_1:N) minus the accuracy before the first update, with the method's normalisation."
 )
 
 
@@ -193,8 +192,13 @@ def differences(
         "On the same seeds and batches. Over seeds: Student's interval; seeds with the same "
         "networks count once, as in n. Over test batches: block bootstrap, given the networks."
     )
-    if "undecided" in set(table["first method errs"]):
-        note += " Undecided: 0 is inside the interval over seeds, or over test batches if n is 1."
+    if set(table["first method errs"]) == {"–"}:
+        table = table.drop(columns="first method errs")
+    else:
+        note += (
+            " The last column says whether the method that stands first in a row errs less or "
+            "more. Undecided: 0 is inside the interval over seeds, or over test batches if n is 1."
+        )
     if "–" in set(table["95 %, over test batches"]):
         note += (
             " There is no interval over test batches if a domain has fewer than "
