@@ -127,7 +127,9 @@ def test_a_page_beside_its_notebook_has_code_and_the_report_links_to_it(
         ("the line `echo $A$B`", "<code>echo $A$B</code>", 0),
         ("```\n$z$\n```", "$z$", 0),
         ("from 5$ to 6$", "from 5$ to 6$", 0),
+        ("## Of $z$", "Of $z$</h2>", 0),
         ("no LaTeX: $a_$", "no LaTeX: $a_$", 0),
+        ("| a | b |\n|---|---|\n| $z$ | $a_1$ |", "<msub><mi>a</mi><mn>1</mn></msub>", 2),
     ],
 )
 def test_a_page_shows_formulas_without_a_script(

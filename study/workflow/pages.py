@@ -7,10 +7,10 @@ There are as many pages as notebooks. The command writes HTML.
 
 import ast
 import base64
-import html
 import re
 import sys
 import tempfile
+import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -26,14 +26,15 @@ from study import ROOT
 
 PLAIN = {"exclude_input_prompt": True, "exclude_output_prompt": True}
 IMAGE = re.compile(r'src="data:image/png;base64,([^"]+)"')
-CODE_OR_FORMULA = re.compile(
-    r"<(?P<tag>pre|code)\b.*?</(?P=tag)>"
-    r"|\$\$(?P<display>[^$<]+)\$\$"
-    r"|\$(?P<inline>[^\s$<](?:[^$<]*[^\s$<])?)\$",
-    re.DOTALL,
+HEADING_CODE_OR_FORMULA = re.compile(
+    r"^#[^\n]*"
+    r"|(?P<ticks>`+).*?(?P=ticks)"
+    r"|\$\$(?P<display>[^$]+)\$\$"
+    r"|\$(?P<inline>[^\s$](?:[^$]*[^\s$])?)\$",
+    re.DOTALL | re.MULTILINE,
 )
-"""What stands in HTML as code, or as a formula in LaTeX. A formula within a line touches both of
-its dollar signs, so that two prices are none.
+"""A heading, code, or a formula in Markdown. A formula within a line touches both of its dollar
+signs, so the text between two prices is no formula.
 """
 
 
@@ -105,18 +106,33 @@ def _without_folder(value: Any) -> Any:
     return re.sub(r"^(\w+:).*/(?=.)", r"\1", value) if isinstance(value, str) else value
 
 
-def _as_mathml(found: re.Match[str]) -> str:
-    """Return a formula as MathML, which browsers show without a script or a network. Code, and what
-    is no LaTeX, stay as they are.
+def _take_out_formulas(notebook: NotebookNode) -> dict[str, str]:
+    """Put a word of its own in the place of each formula in the notebook's Markdown cells. Return
+    the formulas by these words, as MathML, which browsers show without a script or a network.
+
+    Headings, from whose words their anchors are made, stay as they are; so do code and what is no
+    LaTeX. The outputs stay, too: they may hold words of the user's data, and latex2mathml does not
+    escape what stands in a formula.
     """
-    if found["tag"]:
-        return found[0]
-    latex = html.unescape(found["inline"] or found["display"])
-    display = "block" if found["display"] else "inline"
-    try:
-        return latex2mathml.converter.convert(latex, display=display)
-    except Exception:  # The errors of latex2mathml have no other common base class.
-        return found[0]
+    formulas: dict[str, str] = {}
+
+    def take_out(found: re.Match[str]) -> str:
+        latex = found["inline"] or found["display"]
+        if not latex:
+            return found[0]
+        display = "block" if found["display"] else "inline"
+        try:
+            mathml = latex2mathml.converter.convert(latex, display=display)
+        except Exception:  # The errors of latex2mathml have no other common base class.
+            return found[0]
+        word = f"formula-{uuid.uuid4()}"
+        formulas[word] = mathml
+        return word
+
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            cell.source = HEADING_CODE_OR_FORMULA.sub(take_out, cell.source)
+    return formulas
 
 
 def write_html(notebook: Path, output: Path) -> None:
@@ -138,8 +154,10 @@ def write_html(notebook: Path, output: Path) -> None:
         content.cells = [
             cell for cell in content.cells if left_out not in cell.metadata.get("tags", ())
         ]
+    formulas = _take_out_formulas(content)
     body, _ = HTMLExporter(template_name="basic", **options).from_notebook_node(content)
-    body = CODE_OR_FORMULA.sub(_as_mathml, body)
+    for word, mathml in formulas.items():
+        body = body.replace(word, mathml)
     headings = re.findall(r'<(h[23]) id="([^"]+)"[^>]*>(.*?)</h[23]>', body)
     contents = [
         f'<a class="{level}" href="#{anchor}">{title}</a>' for level, anchor, title in headings

@@ -129,9 +129,9 @@ class Orders(Exhibit):
             f"domains of each stream, over the first {EDGE}, and over the last {EDGE}."
         )
         distance_note = (
-            "The mean distance by domain is that from the paper's row of the method. A variant is "
-            "compared with the row of its method: Tent (Adam) with Tent's, and the cascade with "
-            "θ_m fixed, by the entropy of θ_m, or at another rate with the cascade's."
+            "The mean distance by domain is between our errors and those in the paper's row: "
+            "Tent's for Tent with any optimiser and rate, the cascade's for the cascade and its "
+            "variants at any rate."
         )
         table_note = " ".join([note, gain_note, distance_note, _orders_of_rows_apart(frame)])
         pairs_note = (
