@@ -16,6 +16,7 @@ from made_up_runs import Numbers, World, keep, made_up_run, made_up_runs, points
 
 from cascadetta_lib.methods import METHODS
 from study import ROOT
+from study.exhibits.kit.comparability import warning
 from study.exhibits.kit.exhibit import EXHIBITS
 from study.exhibits.kit.stored_runs import Runs
 from study.exhibits.verdicts import verdicts
@@ -883,6 +884,8 @@ def test_rates_chosen_on_images_that_the_network_may_know_are_no_choice(
         evidence = Evidence(pd.DataFrame({"part": [1.0, 2.0, 3.0]}), used=[run, other])
         found = hindrance_of(claim, claim.readings[0], stored(study.settings, [run]), evidence)
         assert reason in found and bool(reason) == bool(found)
+        told = "The networks were trained on other data (copies)" in warning([run])
+        assert told == (reason == "trained on copies")
         for settings in (two_rates, one_rate):
             chosen = [
                 made_up_run(

@@ -35,12 +35,24 @@ def beside_the_paper(run: Run) -> bool:
     return not stand_in(run) and not (other_sample and asked.published)
 
 
+def trained_on_other_data(run: Run) -> bool:
+    """Return whether a run's network has a card that names other data than the run's."""
+    known = run.provenance.card.get("data_fingerprint")
+    return known is not None and known != run.provenance.fingerprint
+
+
 def warning(runs: Sequence[Run]) -> str:
     """Warn if the numbers of some of these runs compare with the paper's only roughly, or not at
     all. Empty if all runs are on the paper's data as published, with all test examples.
     """
     if any(map(stand_in, runs)):
         return "**Not the paper's data: these numbers do not compare with the paper's.**"
+    others = {run.provenance.card["data"] for run in runs if trained_on_other_data(run)}
+    if others:
+        return (
+            f"**The networks were trained on other data ({', '.join(sorted(others))}): compare "
+            "differences between methods with the paper's, but not these errors.**"
+        )
     if all(run.provenance.official_data and run.request.test_size is None for run in runs):
         return ""
     return "Not the paper's data as published: compare these errors with the paper's only roughly."

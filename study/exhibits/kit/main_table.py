@@ -127,7 +127,7 @@ def stream_figure(name: str, frame: pd.DataFrame) -> Part | str:
     name_domains(axes, domains, 0.5)
     note = (
         "Error minus AdaBN's in the same domain and on the same seeds; blue: less. The colours end "
-        f"at ±{number(end, 1)} points; beyond ±{number(linear, 1)} they change slowly."
+        f"at ±{number(end, 1)} points; beyond ±{number(linear, 1)} their scale is compressed."
     )
     if other:
         note += " *: on another network than AdaBN; the difference is the network's, too."
@@ -150,15 +150,15 @@ def _added(labels: Mapping[str, pd.DataFrame], base: pd.DataFrame) -> pd.DataFra
 
 
 NEAR_THE_END = 0.6
-"""For `_heat_map`, where the colours change slowly beyond ±`linear` and end at ±`end`. The colour
-bar has ticks at ±`end`. It also has ticks at ±`linear` if `linear` is below this share of `end`.
-Nearer to the end, the numbers at the ticks would touch.
+"""For `_heat_map`, where the colours' scale is compressed beyond ±`linear` and ends at ±`end`. The
+colour bar has ticks at ±`end`. It also has ticks at ±`linear` if `linear` is below this share of
+`end`. Nearer to the end, the numbers at the ticks would touch.
 """
 
 
 def _heat_map(axes: Axes, added: pd.DataFrame, linear: float, end: float) -> None:
-    """Draw differences in points as colours, which change slowly beyond ±`linear` and end at
-    ±`end`. With 20 domains or fewer, write the numbers, too.
+    """Draw differences in points as colours, whose scale is compressed beyond ±`linear` and
+    ends at ±`end`. With 20 domains or fewer, write the numbers, too.
     """
     texts: Any = False
     if added.shape[1] <= 20:

@@ -189,8 +189,9 @@ def differences(
         return []
     table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("difference")
     note = (
-        "On the same seeds and batches. Over seeds: Student's interval; seeds with the same "
-        "networks count once, as in n. Over test batches: block bootstrap, given the networks."
+        "On the same seeds and batches. Over seeds: Student's interval. Seeds with the same "
+        "networks count once, there and in n. Over test batches: block bootstrap, given the "
+        "networks."
     )
     if set(table["first method errs"]) == {"–"}:
         table = table.drop(columns="first method errs")

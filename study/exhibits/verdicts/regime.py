@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from cascadetta_lib.methods import METHODS
+from study.exhibits.kit.comparability import trained_on_other_data
 from study.exhibits.kit.comparable_runs import comparable
 from study.exhibits.kit.intervals import paired
 from study.exhibits.kit.numbers import number
@@ -81,7 +82,7 @@ def hindrance_of_runs(claim: Claim, used: Sequence[Run], tier: Tier = OURS) -> s
             lacks = _hindrance_of_network(run, regime)
             if lacks:
                 return lacks
-        if "data_fingerprint" in card and card["data_fingerprint"] != provenance.fingerprint:
+        if trained_on_other_data(run):
             return f"data: networks that are trained on other images ({card['data']})"
         least = int(run.examples_by_domain.min())
         share = 1.0 if claim.whole else SHARE
