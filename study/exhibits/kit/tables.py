@@ -22,7 +22,8 @@ MEASURED = ("E", "A", "F", "n")
 F_NAMES = {"F": "F (Eq. 2)", "F_final": "F (final)", "F_unadapted": "F (unadapted)"}
 DEFINED = (
     "F (Eq. 2): R(T_t|T_1:t) − R(T_t|T_t). F (final): R(T_t|T_1:N) − R(T_t|T_t). F (unadapted): "
-    "R(T_t|T_1:N) minus the accuracy before the first update, with the method's normalisation."
+    "R(T_t|T_1:N) minus the accuracy on T_t of the model before its first update, normalised as "
+    "the method does."
 )
 
 
@@ -189,9 +190,9 @@ def differences(
         return []
     table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("difference")
     note = (
-        "On the same seeds and batches. Over seeds: Student's interval. Seeds with the same "
-        "networks count once, there and in n. Over test batches: block bootstrap, given the "
-        "networks."
+        "On the same seeds and batches. Over seeds: Student's interval. In this interval "
+        "and in n, seeds with the same networks count once. Over test batches: block bootstrap, "
+        "given the networks."
     )
     if set(table["first method errs"]) == {"–"}:
         table = table.drop(columns="first method errs")
