@@ -472,6 +472,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     if asked.weights is None:
         parser.error("record needs WEIGHTS and RECORDS: the authors' checkpoint, and a folder")
+    if not Path(asked.weights).is_file():
+        parser.error(f"WEIGHTS is {asked.weights}, and there is no such file")
     changes = {
         "image_dataset": "cifar10",
         "image_test_size": MOST_IMAGES,
