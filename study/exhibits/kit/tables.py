@@ -22,8 +22,8 @@ MEASURED = ("E", "A", "F", "n")
 F_NAMES = {"F": "F (Eq. 2)", "F_final": "F (final)", "F_unadapted": "F (unadapted)"}
 DEFINED = (
     "F (Eq. 2): R(T_t|T_1:t) − R(T_t|T_t). F (final): R(T_t|T_1:N) − R(T_t|T_t). F (unadapted): "
-    "R(T_t|T_1:N) minus the accuracy on T_t of the model before its first update, normalised as "
-    "the method does."
+    "R(T_t|T_1:N) minus the accuracy on T_t of the model before its first update, with the "
+    "BatchNorm statistics that the method uses."
 )
 
 
