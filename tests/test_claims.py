@@ -884,7 +884,7 @@ def test_rates_chosen_on_images_that_the_network_may_know_are_no_choice(
         evidence = Evidence(pd.DataFrame({"part": [1.0, 2.0, 3.0]}), used=[run, other])
         found = hindrance_of(claim, claim.readings[0], stored(study.settings, [run]), evidence)
         assert reason in found and bool(reason) == bool(found)
-        told = "The networks were trained on other data (copies)" in warning([run])
+        told = "The networks were trained on other data: copies." in warning([run])
         assert told == (reason == "trained on copies")
         for settings in (two_rates, one_rate):
             chosen = [

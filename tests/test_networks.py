@@ -87,7 +87,8 @@ def test_other_data_than_a_network_was_trained_on_are_told_once(
     pets = replace(dataset, source="pets", fingerprint="other")
     with pytest.warns(
         UserWarning,
-        match=f"the source examples of {re.escape(dataset.source)} are used on pets",
+        match="networks that were trained on the source examples of "
+        f"{re.escape(dataset.source)} are used on pets",
     ) as told:
         find_network(weights, "meta", 3, pets)
     assert Path(told[0].filename) == Path(__file__)

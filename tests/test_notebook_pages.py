@@ -11,6 +11,7 @@ import pytest
 import yaml
 from test_workflow import PIXEL, ROOT
 
+from study.workflow.arguments import notebooks_in
 from study.workflow.pages import without_paths, write_html, write_markdown
 
 TABLE = f"""<style>
@@ -140,6 +141,13 @@ def test_a_page_shows_formulas_without_a_script(
     write_html(tmp_path / "x.ipynb", tmp_path / "x.html")
     page = (tmp_path / "x.html").read_text(encoding="utf-8")
     assert expected in page and page.count("<math") == formulas
+
+
+@pytest.mark.parametrize("notebook", notebooks_in(ROOT / "notebooks"), ids=lambda path: path.stem)
+def test_each_formula_of_our_notebooks_is_shown(tmp_path: Path, notebook: Path) -> None:
+    write_html(notebook, tmp_path / "x.html")
+    page = (tmp_path / "x.html").read_text(encoding="utf-8")
+    assert "$" not in re.sub(r"<(pre|code)\b.*?</\1>", "", page, flags=re.DOTALL)
 
 
 @pytest.mark.parametrize("profile", ["released", "study"])

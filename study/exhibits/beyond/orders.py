@@ -128,12 +128,14 @@ class Orders(Exhibit):
             f"Gains are AdaBN's E minus the method's in the same order, in points: over all "
             f"domains of each stream, over the first {EDGE}, and over the last {EDGE}."
         )
-        distance_note = (
-            "The mean distance by domain is between our errors and those in the paper's row: "
-            "Tent's for Tent with any optimiser and rate, the cascade's for the cascade and its "
-            "variants at any rate."
-        )
-        table_note = " ".join([note, gain_note, distance_note, _orders_of_rows_apart(frame)])
+        notes = [note, gain_note]
+        if not paper.empty:
+            notes.append(
+                "The mean distance by domain is between our errors and those in the paper's row: "
+                "Tent's for Tent with any optimiser and rate, the cascade's for the cascade and "
+                "its variants at any rate."
+            )
+        table_note = " ".join([*notes, _orders_of_rows_apart(frame)])
         pairs_note = (
             "In points of E. Over orders: Student, given the network. Over test batches: block "
             "bootstrap in each order that both have; the limits are means over these orders."

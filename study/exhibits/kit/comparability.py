@@ -43,14 +43,15 @@ def trained_on_other_data(run: Run) -> bool:
 
 def warning(runs: Sequence[Run]) -> str:
     """Warn if the numbers of some of these runs compare with the paper's only roughly, or not at
-    all. Empty if all runs are on the paper's data as published, with all test examples.
+    all. Empty if all runs are on the paper's data as published, with all test examples and on
+    networks that learned from these data.
     """
     if any(map(stand_in, runs)):
         return "**Not the paper's data: these numbers do not compare with the paper's.**"
     others = {run.provenance.card["data"] for run in runs if trained_on_other_data(run)}
     if others:
         return (
-            f"**The networks were trained on other data ({', '.join(sorted(others))}): compare "
+            f"**The networks were trained on other data: {', '.join(sorted(others))}. Compare "
             "differences between methods with the paper's, but not these errors.**"
         )
     if all(run.provenance.official_data and run.request.test_size is None for run in runs):

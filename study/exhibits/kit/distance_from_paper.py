@@ -18,15 +18,6 @@ PAPER_ROWS = {
     "cascade_fixed_classifier": "cascade",
 }
 """For each variant, the method of the paper with whose row the variant is compared."""
-
-
-def label_of_paper_row(method: str) -> str:
-    """Return the label of the paper's row that a method is compared with: its own, or that of the
-    method of which it is a variant.
-    """
-    return METHODS[PAPER_ROWS.get(method, method)].label
-
-
 BESIDE_ITS_ROW = (
     "The interval is over the test images, for these networks: a bootstrap that draws batches. "
     "Batches that hold the same images, in any repetition, domain or run, are drawn together. "
@@ -35,6 +26,13 @@ BESIDE_ITS_ROW = (
     "the cascade."
 )
 INSIDE = "paper's E inside"
+
+
+def label_of_paper_row(method: str) -> str:
+    """Return the label of the paper's row that a method is compared with: its own, or that of the
+    method of which it is a variant.
+    """
+    return METHODS[PAPER_ROWS.get(method, method)].label
 
 
 def beside_its_row(frame: pd.DataFrame, paper: pd.DataFrame, metrics: list[str]) -> pd.DataFrame:
